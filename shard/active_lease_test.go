@@ -17,7 +17,7 @@ func (p *cancelledPermit) Cancel() { p.cancelled++ }
 // Otherwise its slot would be lost for good.
 func TestPermitOfAStoppedHost(t *testing.T) {
 	r := newHostHarness(t, nil)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	r.host.Abandon()
 	p := &cancelledPermit{}
 	schedulerEnv{shardOf(g)}.Post(func(stopped bool) {

@@ -54,7 +54,7 @@ func (staticPlacement) Fence(_ table.Incarnation, then func(error)) {
 func (h *Host) Place(rows []Assignment) {
 	perWorker := make([]placed, len(h.workers))
 	for _, r := range rows {
-		if int(r.Group) < len(h.groups) {
+		if int(r.Group) < len(h.all()) {
 			k := int(r.Group) % len(h.workers)
 			perWorker[k] = append(perWorker[k], r)
 		}
@@ -70,7 +70,7 @@ type placed []Assignment
 
 func (p placed) handle(w *worker) {
 	for i := range p {
-		w.host.groups[p[i].Group].applyAssignment(&p[i])
+		w.host.group(p[i].Group).applyAssignment(&p[i])
 	}
 }
 

@@ -31,7 +31,7 @@ type State struct {
 func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
 	err := f.h.read(id, false, func(int) bool {
-		r := f.h.groups[id]
+		r := f.h.group(id)
 		if r.files.newest >= index && r.files.sendable() {
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.newest, Term: r.files.newestTerm}
 		} else if run := r.w.snapshot; run == nil || run.group != r || run.mark.Index < index {
@@ -52,7 +52,7 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 // SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
 // Saving.
 func (f snapshotFiles) SaveMeta() (state timer.Saving, err error) {
-	r, wait := f.h.groups[Meta], f.h.newWaiter(1)
+	r, wait := f.h.group(Meta), f.h.newWaiter(1)
 	if err := r.w.box.put(&call{func(*worker) { state = r.machine.save() }, wait}, math.MaxInt); err != nil {
 		wait.release()
 		return nil, err

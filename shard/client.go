@@ -22,7 +22,7 @@ var ops = sync.Pool{New: func() any { return new(op) }}
 // newOp prepares one command. It fails if the command is not admitted (see admit) or if the worker
 // already has MaxQueued operations.
 func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
-	r := c.h.groups[id]
+	r := c.h.group(id)
 	if err := c.h.admit(r, cmd); err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (c clients) DoAll(list []timer.Op) {
 // call with a budget of slots until serve returns true.
 func (c clients) read(id timer.ShardID, long bool, serve func(budget int) bool) error {
 	wait := c.h.newWaiter(1)
-	r := &read{group: c.h.groups[id], serve: serve, long: long, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	r := &read{group: c.h.group(id), serve: serve, long: long, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
 		wait.release()
 		return err

@@ -39,7 +39,7 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 	if n := len(r.calls.started) - before; n != 0 {
 		t.Fatalf("%d calls were started", n)
 	}
-	if got := shardOf(r.host.groups[1]).table.Totals(); got.Dead != 1 || got.Scheduled+got.Leased != 4 {
+	if got := shardOf(r.host.group(1)).table.Totals(); got.Dead != 1 || got.Scheduled+got.Leased != 4 {
 		t.Errorf("something was expired or forgotten: %+v", got)
 	}
 	if got := r.pullOf(3); len(got) != 0 {
@@ -58,7 +58,7 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 		t.Errorf("%d timers were given to a consumer after it", len(got))
 	}
 	r.pass(time.Second)
-	if got := shardOf(r.host.groups[1]).table.Totals(); got.Dead != 1 {
+	if got := shardOf(r.host.group(1)).table.Totals(); got.Dead != 1 {
 		t.Errorf("after it the dead letter is still there: %+v", got)
 	}
 	r.audit()
@@ -96,7 +96,7 @@ func TestCommandsWaitForTheTime(t *testing.T) {
 	r.clock.set(tenYears)
 	r.clock.trust = clocks.Unknown
 	r.mustOpen()
-	if got := shardOf(r.host.groups[1]).table.ClockMs(); got > right {
+	if got := shardOf(r.host.group(1)).table.ClockMs(); got > right {
 		t.Errorf("the shard's clock is %d ms ahead", got-right)
 	}
 	p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "b", Spec: &timer.Spec{DueMs: right + 60_000}})
@@ -138,7 +138,7 @@ func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
 			}
 			c.mute = false
 			if deposed {
-				c.say(1, heartbeat(r.host.groups[1].term+1))
+				c.say(1, heartbeat(r.host.group(1).term+1))
 			}
 			r.pass(300 * time.Millisecond)
 			if n := len(r.calls.started); deposed && n != 0 || !deposed && n != 1 {
@@ -207,7 +207,7 @@ func TestShardClockIsSetBack(t *testing.T) {
 	}
 	for _, off := range []time.Duration{time.Hour, tenYears} {
 		r := clockHarness(t, off)
-		table := shardOf(r.host.groups[1]).table
+		table := shardOf(r.host.group(1)).table
 		if ahead := table.ClockMs() - r.clock.wallMs; ahead > 0 {
 			t.Fatalf("by %s: the shard's clock is still %d ms ahead", off, ahead)
 		}
@@ -271,22 +271,22 @@ func TestShardClockIsLeftAlone(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.clock.set(1900 * time.Millisecond)
 	r.add("a", time.Minute)
-	ahead := shardOf(r.host.groups[1]).table.ClockMs()
+	ahead := shardOf(r.host.group(1)).table.ClockMs()
 	r.clock.set(-1900 * time.Millisecond)
 	r.add("b", time.Minute)
-	if shardOf(r.host.groups[1]).table.ClockMs() != ahead {
+	if shardOf(r.host.group(1)).table.ClockMs() != ahead {
 		t.Error("set back by less than two seconds")
 	}
 	r.clock.set(-time.Hour)
 	r.clock.trust = clocks.Held
 	r.add("c", time.Minute)
 	r.pass(3 * time.Second)
-	if shardOf(r.host.groups[1]).table.ClockMs() != ahead {
+	if shardOf(r.host.group(1)).table.ClockMs() != ahead {
 		t.Error("set back by a clock that is in doubt")
 	}
 	r.clock.trust = clocks.Sure
 	r.pass(time.Second)
-	if shardOf(r.host.groups[1]).table.ClockMs() >= ahead {
+	if shardOf(r.host.group(1)).table.ClockMs() >= ahead {
 		t.Error("not set back by a clock that is believed")
 	}
 }

@@ -56,7 +56,7 @@ func (c *hostCluster) alive() {
 		if err := r.host.failed(); err != nil {
 			c.fatalf("node %d has stopped: %v", firstNode+i, err)
 		}
-		for _, g := range r.host.groups {
+		for _, g := range r.host.all() {
 			if g.stopped != nil {
 				c.fatalf("node %d: group %d is stopped: %v", firstNode+i, g.shard, g.stopped)
 			}
@@ -288,7 +288,7 @@ func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 		for _, id := range []string{"a", "b", "c"} { // more than a chunk
 			r.add(id, time.Hour, func(s *timer.Spec) { s.Payload = []byte(`"` + strings.Repeat(id, 200<<10) + `"`) })
 		}
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		g.w.beginSnapshot(g)
 		g.w.snapshot.state = unsound{g.w.snapshot.state}
 		r.pass(time.Second)

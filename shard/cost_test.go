@@ -76,11 +76,11 @@ func newCostCluster(t *testing.T, nodes int) *costCluster {
 			t.Fatal(err)
 		}
 	}
-	for n := 0; !c.hosts[0].host.groups[1].serving; n++ {
+	for n := 0; !c.hosts[0].host.group(1).serving; n++ {
 		if n > 100 {
 			t.Fatal("the shard has no leader")
 		}
-		if g := c.hosts[0].host.groups[1]; n%10 == 0 && !g.leader {
+		if g := c.hosts[0].host.group(1); n%10 == 0 && !g.leader {
 			_ = g.raft.Campaign()
 			g.w.touchNext(g)
 		}
@@ -203,7 +203,7 @@ func TestCostOfFiring(t *testing.T) {
 			c.settle()
 		}
 		leader, follower = append(leader, c.spent[0]), append(follower, c.spent[1])
-		if counts := shardOf(c.hosts[0].host.groups[1]).table.Counts(1); counts.Scheduled+counts.Leased > 0 {
+		if counts := shardOf(c.hosts[0].host.group(1)).table.Counts(1); counts.Scheduled+counts.Leased > 0 {
 			t.Fatalf("not all have fired: %+v", counts)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.settle()
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	order := func(epoch, node uint64) []uint64 {
 		t.Helper()
 		replica := ReplicaID(node, uint32(epoch))

@@ -49,7 +49,7 @@ func withFakePeers(t *testing.T, mute bool, change func(*Config)) (*hostHarness,
 // leads makes the harness win shard 1's election.
 func (c *fakePeers) leads() {
 	c.r.t.Helper()
-	for n := 0; !c.r.host.groups[1].serving; n++ {
+	for n := 0; !c.r.host.group(1).serving; n++ {
 		if n > 100 {
 			c.r.t.Fatal("the shard has no leader")
 		}
@@ -158,12 +158,12 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.pass(tickInterval)
-		if len(r.host.groups[1].pipeline.proposals) == 0 {
+		if len(r.host.group(1).pipeline.proposals) == 0 {
 			t.Fatal("nothing is in the pipeline: the test is about nothing")
 		}
 		c.sent = nil
 		if r.host.Cordon(aside); !aside {
-			r.host.groups[1].transfer.begin(r.host.groups[1], ReplicaID(8, 1))
+			r.host.group(1).transfer.begin(r.host.group(1), ReplicaID(8, 1))
 		}
 		r.pass(handOverLimit + 500*time.Millisecond)
 		told := false
@@ -185,7 +185,7 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 // send their heartbeats in the same turn. Each frame wakes two idle nodes.
 func TestHeartbeatsLeaveTogether(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
-	for _, g := range r.host.groups {
+	for _, g := range r.host.all() {
 		if err := g.raft.Campaign(); err != nil {
 			t.Fatal(err)
 		}

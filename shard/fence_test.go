@@ -154,13 +154,13 @@ func TestFenceOfAnEarlierLeadership(t *testing.T) {
 	r, p, _ := inheritedHarness(t, nil)
 	r.deposed()
 	for range 100 {
-		if r.pass(tickInterval); r.host.groups[1].serving {
+		if r.pass(tickInterval); r.host.group(1).serving {
 			break
 		}
 	}
 	p.then[0](nil)
 	r.pass(5 * time.Second)
-	if !r.host.groups[1].serving {
+	if !r.host.group(1).serving {
 		t.Fatal("it does not lead again")
 	}
 	r.wantCalls("")
@@ -186,7 +186,7 @@ func TestStartNeedsAMajorityLately(t *testing.T) {
 		}
 	}
 	r.settle()
-	if g := r.host.groups[1]; shardOf(g).table.Totals().Leased != 1 || !g.leader {
+	if g := r.host.group(1); shardOf(g).table.Totals().Leased != 1 || !g.leader {
 		t.Fatalf("the lease is not applied, or it leads no more: %+v", shardOf(g).table.Totals())
 	}
 	r.wantCalls("")
@@ -204,7 +204,7 @@ func TestStartNeedsAMajorityLately(t *testing.T) {
 // reach them at different times. If the leader lives they follow it again.
 func TestHintElects(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	for g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
 		c.say(1, heartbeat(g.raft.BasicStatus().GetTerm()+1))
 		r.settle()

@@ -34,7 +34,7 @@ func TestFounderThatIsLate(t *testing.T) {
 			first.Settled = name == "the order is another"
 			r, c := withFakePeers(t, false, nil)
 			defer func() { r.abort() }()
-			g := r.host.groups[1]
+			g := r.host.group(1)
 			g.remove() // the group that withFakePeers assigned
 			g.tombstone, g.membership.row = 0, Assignment{}
 			r.host.Place([]Assignment{first})
@@ -54,7 +54,7 @@ func TestFounderThatIsLate(t *testing.T) {
 func TestFounderThatIsTooLate(t *testing.T) {
 	r, _ := withFakePeers(t, false, nil)
 	defer func() { r.abort() }()
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	founders := r.rows[1].Members
 	gone := lateRow(3, nil, 8, 9)
 	gone.Settled = true

@@ -115,7 +115,7 @@ func FuzzStateWord(f *testing.F) {
 		r, c := withFakePeers(t, false, nil)
 		c.leads()
 		r.pass(time.Second)
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		g.compare.nextAt = 0
 		frame := binary.AppendUvarint([]byte{frameVersion, kind}, 1)
 		frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)

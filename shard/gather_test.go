@@ -63,7 +63,7 @@ func (c *fakePeers) appends() (with, without []*pb.Message) {
 // wait until it is applied, and share the next one.
 func TestChangesShareAnEntry(t *testing.T) {
 	r, c := leaderWithMutePeers(t)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	made := g.pipeline.number
 	first := submitAdds(r, "first", 1)
 	r.settle()
@@ -90,7 +90,7 @@ func TestChangesShareAnEntry(t *testing.T) {
 // TestChangesGatherForAMomentOnly: changes wait neither for long nor when they are many.
 func TestChangesGatherForAMomentOnly(t *testing.T) {
 	r, _ := leaderWithMutePeers(t)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	made := g.pipeline.number
 	submitAdds(r, "first", 1)
 	r.settle()
@@ -118,7 +118,7 @@ func TestCommitGoesWithTheNextEntry(t *testing.T) {
 	r.settle()
 	submitAdds(r, "second", 1)
 	r.settle()
-	committed := r.host.groups[1].store.last()
+	committed := r.host.group(1).store.last()
 	c.agree()
 	with, without := c.appends()
 	if len(with) != 2 || len(without) != 0 {
@@ -139,7 +139,7 @@ func TestCommitGoesWithTheNextEntry(t *testing.T) {
 // the next tick. Raft may need it to find out what was lost.
 func TestHeldAppendIsSentAtATick(t *testing.T) {
 	r, c := leaderWithMutePeers(t)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	r.freeze = true // so that the entry stays unapplied
 	submitAdds(r, "first", 1)
 	r.settle()
@@ -157,7 +157,7 @@ func TestHeldAppendIsSentAtATick(t *testing.T) {
 // TestHeldAppendEndsWithTheLeadership: what a leader held back is not sent in a later term.
 func TestHeldAppendEndsWithTheLeadership(t *testing.T) {
 	r, c := leaderWithMutePeers(t)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	r.freeze = true
 	submitAdds(r, "first", 1)
 	r.settle()

@@ -255,7 +255,7 @@ func (r *hostHarness) mustOpen() {
 	if err := r.open(); err != nil {
 		r.t.Fatalf("open: %v\n%s", err, r.log.String())
 	}
-	for _, g := range r.host.groups {
+	for _, g := range r.host.all() {
 		if !g.serving && !g.w.host.draining.Load() && r.failed == nil {
 			r.t.Fatalf("shard %d does not serve", g.shard)
 		}
@@ -444,7 +444,7 @@ func (r *hostHarness) add(id string, delay time.Duration, change ...func(*timer.
 func (r *hostHarness) timer(id string) *timer.Timer {
 	r.t.Helper()
 	var found *timer.Timer
-	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
+	rd := &read{group: r.host.group(1), deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
 		if found = r.host.shard(1).table.Read(1, id); found != nil {
 			r.host.shard(1).scheduler.Overlay(found)
 		}
@@ -514,10 +514,10 @@ func (r *hostHarness) blocking(fn func()) {
 }
 
 // table returns the table of shard 1.
-func (r *hostHarness) table() *table.Table { return shardOf(r.host.groups[1]).table }
+func (r *hostHarness) table() *table.Table { return shardOf(r.host.group(1)).table }
 
 // scheduler returns the scheduler of shard 1.
-func (r *hostHarness) scheduler() *scheduler.Scheduler { return shardOf(r.host.groups[1]).scheduler }
+func (r *hostHarness) scheduler() *scheduler.Scheduler { return shardOf(r.host.group(1)).scheduler }
 
 // failure returns the error that stopped the host, or nil.
 func (r *hostHarness) failure() error {
@@ -533,7 +533,7 @@ func (r *hostHarness) failure() error {
 func (r *hostHarness) audit() {
 	r.t.Helper()
 	flights, spare := 0, 0
-	for _, g := range r.host.groups[1:] {
+	for _, g := range r.host.all()[1:] {
 		if err := shardOf(g).table.Audit(true); err != nil {
 			r.t.Fatal(err)
 		}
@@ -696,7 +696,7 @@ func (d *fakeDispatcher) Start(permit delivery.Permit, j *scheduler.Delivery, do
 	p, r := permit.(*fakePermit), d.r
 	p.use()
 	c := &fakeCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
-	g := r.host.groups[j.Shard]
+	g := r.host.group(j.Shard)
 	due := shardOf(g).table.Due(j.Job.Handle)
 	if due.State != timer.Leased || due.Fence != j.Job.Fence || due.Attempts != j.Job.Attempts || !g.serving {
 		r.t.Fatalf("I3: %s attempt %d fence %d starts, but the table has it in state %d with attempt %d, fence %d",

@@ -26,7 +26,7 @@ import (
 
 // Config configures a Host. Fields without a default are required.
 type Config struct {
-	Shards  int // timer shards, P; fixed when the cluster is founded
+	Shards  int // timer shards, P; more with Grow
 	Workers int // event loops; default half of GOMAXPROCS (docs/adr/0007), at most Shards+1
 	// Loaders is the number of goroutines that load snapshots and replay the log, one group at a
 	// time each; default GOMAXPROCS, at most Shards+1.
@@ -150,7 +150,9 @@ type Host struct {
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries
 	workers []*worker
-	groups  []*replica // by ID
+	groups  atomic.Pointer[[]*replica] // by ID; see Grow
+	founded atomic.Int32               // groups above it are divided from others, until they are settled; 0: none is
+	growing sync.Mutex                 // held by Grow
 	stream  *wal.Stream
 	opened  uint64 // frames in the log when this process opened it
 
@@ -185,7 +187,6 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Node == 0 || cfg.Node >= 1<<40 {
 		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
 	}
-	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
 	h.clients, h.driver, h.snapshotFiles = clients{h}, driver{h}, snapshotFiles{h}
 	h.limits = scheduler.NewLimits(cfg.Shares)
@@ -195,21 +196,40 @@ func New(cfg Config) (*Host, error) {
 	for i := range cfg.Workers {
 		h.workers = append(h.workers, &worker{host: h, number: i, box: newMailbox(cfg.MaxQueued), out: frameWriter{queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)}})
 	}
+	var groups []*replica
 	for i := range cfg.Shards + 1 {
-		w := h.workers[i%cfg.Workers]
-		r := &replica{shard: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
-		if r.shard == Meta {
-			r.machine = &metaGroup{g: r, machine: cfg.Machine}
-		} else {
-			s := newTimerShard(r, &cfg, h.limits)
-			r.machine = s
-			w.shards = append(w.shards, s)
-		}
-		w.groups = append(w.groups, r)
-		h.groups = append(h.groups, r)
+		r := h.newReplica(timer.ShardID(i))
+		r.join()
+		groups = append(groups, r)
 	}
+	h.groups.Store(&groups)
 	return h, nil
 }
+
+// newReplica makes a group without a replica on this node.
+func (h *Host) newReplica(id timer.ShardID) *replica {
+	w := h.workers[int(id)%len(h.workers)]
+	r := &replica{shard: id, w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
+	if id == Meta {
+		r.machine = &metaGroup{g: r, machine: h.cfg.Machine}
+	} else {
+		r.machine = newTimerShard(r, &h.cfg, h.limits)
+	}
+	return r
+}
+
+// join adds a group to its worker's.
+func (r *replica) join() {
+	r.w.groups = append(r.w.groups, r)
+	if s, ok := r.machine.(*timerShard); ok {
+		r.w.shards = append(r.w.shards, s)
+	}
+}
+
+// all returns the groups by their ids.
+func (h *Host) all() []*replica { return *h.groups.Load() }
+
+func (h *Host) group(id timer.ShardID) *replica { return h.all()[id] }
 
 // setDefaults sets fields that were not given to their defaults.
 func (c *Config) setDefaults() {

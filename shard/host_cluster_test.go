@@ -86,7 +86,7 @@ func (c *hostCluster) shard(i int) *replica {
 	if c.hosts[i].host == nil {
 		return nil
 	}
-	return c.hosts[i].host.groups[1]
+	return c.hosts[i].host.group(1)
 }
 
 func (c *hostCluster) open(i int) {
@@ -294,7 +294,7 @@ func (c *hostCluster) until(what string, limit time.Duration, so func() bool) {
 // leader returns the serving leader of the newest term; nil: there is none.
 func (c *hostCluster) leader() (best *hostHarness) {
 	for i, r := range c.hosts {
-		if g := c.shard(i); g != nil && !c.away[i] && g.serves() && (best == nil || g.term > best.host.groups[1].term) {
+		if g := c.shard(i); g != nil && !c.away[i] && g.serves() && (best == nil || g.term > best.host.group(1).term) {
 			best = r
 		}
 	}
@@ -338,7 +338,7 @@ func (c *hostCluster) takes(limit time.Duration) {
 func (c *hostCluster) concludes(limit time.Duration) {
 	c.takes(limit)
 	c.until("the row is followed by all, and by them alone", limit, c.followed)
-	g := c.leader().host.groups[1]
+	g := c.leader().host.group(1)
 	for _, id := range c.acked {
 		if shardOf(g).table.Read(1, id) == nil {
 			c.fatalf("timer %s was acknowledged and is gone%s", id, c.describe())
@@ -351,7 +351,7 @@ func (c *hostCluster) followed() bool {
 	if r == nil || !c.row.Settled {
 		return false
 	}
-	lead := r.host.groups[1]
+	lead := r.host.group(1)
 	voters, _ := lead.membership.wanted()
 	if !sameIDs(lead.store.conf.Voters, voters) || len(lead.store.conf.VotersOutgoing)+len(lead.store.conf.Learners) > 0 {
 		return false

@@ -25,7 +25,7 @@ func TestFramesAfterASnapshot(t *testing.T) {
 	c.say(1, heartbeat(term))
 	c.arrive(term, index)
 	r.settle()
-	if g := r.host.groups[1]; g.snapshots.installs == 0 || g.applied != index {
+	if g := r.host.group(1); g.snapshots.installs == 0 || g.applied != index {
 		t.Fatalf("%d snapshots were installed, applied is %d", g.snapshots.installs, g.applied)
 	}
 	r.freeze = true
@@ -36,7 +36,7 @@ func TestFramesAfterASnapshot(t *testing.T) {
 	}
 	r.freeze = false
 	r.pass(spareFor)
-	if last := r.host.groups[1].store.last(); last != index+count || !c.acknowledged(index+count) {
+	if last := r.host.group(1).store.last(); last != index+count || !c.acknowledged(index+count) {
 		t.Errorf("the log ends at %d, want %d; acknowledged: %v", last, index+count, c.acknowledged(index+count))
 	}
 }
@@ -71,7 +71,7 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 			c.sent = nil
 			r.freeze = false
 			r.settle()
-			g := r.host.groups[1]
+			g := r.host.group(1)
 			if g.applied != index || g.store.last() != index || !c.acknowledged(index) {
 				t.Errorf("applied %d, the log ends at %d, want %d", g.applied, g.store.last(), index)
 			}
@@ -93,7 +93,7 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 			if err := r.open(); err != nil {
 				t.Fatal(err)
 			}
-			if g := r.host.groups[1]; g.applied != index || g.store.last() != index {
+			if g := r.host.group(1); g.applied != index || g.store.last() != index {
 				t.Errorf("after a restart: applied %d, the log ends at %d, want %d", g.applied, g.store.last(), index)
 			}
 		})
@@ -125,7 +125,7 @@ func TestCrashBeforeASnapshotsMark(t *testing.T) {
 		if err := r.open(); err != nil {
 			t.Fatal(err)
 		}
-		if g := r.host.groups[1]; g.applied != index || g.store.last() != last {
+		if g := r.host.group(1); g.applied != index || g.store.last() != last {
 			t.Fatalf("applied %d, want %d; the log ends at %d, want %d", g.applied, index, g.store.last(), last)
 		}
 		c.sent = nil
@@ -179,6 +179,6 @@ func TestDamagedSnapshotWithoutItsMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.open(); !Damaged(err) {
-		t.Errorf("it starts with entries up to %d, and acknowledged %d: %v", r.host.groups[1].store.last(), index, err)
+		t.Errorf("it starts with entries up to %d, and acknowledged %d: %v", r.host.group(1).store.last(), index, err)
 	}
 }

@@ -187,7 +187,7 @@ func (s *script) act() {
 	n := s.rand.IntN(100)
 	switch {
 	case n < 16 || k == nil:
-		k = &known{shard: timer.ShardID(1 + s.rand.IntN(len(s.host.groups)-1)), topic: timer.TopicID(1 + s.rand.IntN(3)),
+		k = &known{shard: timer.ShardID(1 + s.rand.IntN(len(s.host.all())-1)), topic: timer.TopicID(1 + s.rand.IntN(3)),
 			id: fmt.Sprint("t", len(s.timers)), written: map[string]bool{}}
 		if s.serial {
 			k.id = fmt.Sprintf("{k%d}%s", s.rand.IntN(3), k.id)
@@ -263,7 +263,7 @@ func (s *script) disturb() {
 	case 5:
 		s.freeze = !s.freeze
 	case 6:
-		g := s.host.groups[1+s.rand.IntN(len(s.host.groups)-1)]
+		g := s.host.all()[1+s.rand.IntN(len(s.host.all())-1)]
 		if g.w.snapshot == nil && g.applied > foundingIndex {
 			g.w.beginSnapshot(g)
 			synctest.Wait()
@@ -280,7 +280,7 @@ func (s *script) closeTopic() {
 	for _, k := range s.timers {
 		k.dropped = k.dropped || k.topic == 3
 	}
-	for id := 1; id < len(s.host.groups); id++ {
+	for id := 1; id < len(s.host.all()); id++ {
 		if p, err := s.submit(timer.ShardID(id), timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}); err == nil {
 			s.pending = append(s.pending, &pendingOf{p, &known{}})
 		}
@@ -310,7 +310,7 @@ func (s *script) crash() {
 // checkKept checks I1: every acknowledged timer exists.
 func (s *script) checkKept() {
 	for _, k := range s.timers {
-		v := shardOf(s.host.groups[k.shard]).table.Read(k.topic, k.id)
+		v := shardOf(s.host.group(k.shard)).table.Read(k.topic, k.id)
 		switch {
 		case k.dropped || !k.created:
 		case v == nil:
@@ -349,7 +349,7 @@ func (s *script) finish() {
 	}
 	s.checkKept()
 	for _, k := range s.timers {
-		v := shardOf(s.host.groups[k.shard]).table.Read(k.topic, k.id)
+		v := shardOf(s.host.group(k.shard)).table.Read(k.topic, k.id)
 		if v == nil {
 			continue
 		}
@@ -361,7 +361,7 @@ func (s *script) finish() {
 		}
 	}
 	s.audit()
-	for _, g := range s.host.groups[1:] {
+	for _, g := range s.host.all()[1:] {
 		for h, f := range shardOf(g).scheduler.Inspect().Leases {
 			s.t.Fatalf("handle %d: a lease never ended: %+v", h, f)
 		}

@@ -31,7 +31,7 @@ func (s *script) checkLine(c *fakeCall) {
 	if !p.Serial {
 		return
 	}
-	t := shardOf(s.host.groups[c.Shard]).table
+	t := shardOf(s.host.group(c.Shard)).table
 	mine := t.AttemptDueMs(c.Job.Handle) // the due time, unless it was fired or redriven
 	for h := timer.Handle(1); h <= t.LastHandle(); h++ {
 		d := t.Due(h)

@@ -38,7 +38,7 @@ func TestCommandsWaitForALeader(t *testing.T) {
 	if follower := r.offer("follower"); !follower.done || !errors.As(follower.err, &moved) || moved.Leader != 8 || r.host.Takes(1) {
 		t.Errorf("a follower: %+v", follower)
 	}
-	for n := 0; !r.host.groups[1].election.leaderless; n++ {
+	for n := 0; !r.host.group(1).election.leaderless; n++ {
 		if n > 200 {
 			t.Fatal("the leader is silent, and is still believed in")
 		}

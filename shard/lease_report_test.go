@@ -89,7 +89,7 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 	anew := Assignment{Group: 1, Epoch: 2, Members: append([]Member{{Node: 7, Replica: ReplicaID(7, 2)}}, r.rows[1].Members[1:]...)}
 	r.host.Place([]Assignment{r.rows[0], anew})
 	r.pass(10 * time.Second)
-	if r.host.groups[1].id != ReplicaID(7, 2) {
+	if r.host.group(1).id != ReplicaID(7, 2) {
 		t.Fatal("the replica was not made anew: the test is about nothing")
 	}
 	clear(p.nodes)

@@ -18,7 +18,7 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
 	c.leads()
 	r.pass(time.Second)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	kind, id, transition := pb.ConfChangeRemoveNode, g.id, pb.ConfChangeTransitionJointExplicit
 	g.store.conf = g.raft.ApplyConfChange(&pb.ConfChangeV2{Transition: &transition, Changes: []*pb.ConfChangeSingle{{Type: &kind, NodeId: &id}}})
 	last, _ := g.store.LastIndex()
@@ -64,7 +64,7 @@ func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 			before := clock.mono
 			c.until("seconds have passed", 5*time.Second, func() bool { return clock.mono-before >= 2*time.Second })
 		}
-		if conf := c.leader().host.groups[1].store.conf; len(conf.Voters) != 3 {
+		if conf := c.leader().host.group(1).store.conf; len(conf.Voters) != 3 {
 			t.Errorf("a vote was taken while one of the two others is down: %s", confText(conf))
 		}
 		c.open(2)

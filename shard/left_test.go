@@ -41,9 +41,9 @@ func (r *hostHarness) wantHeld(part *partial, held, passed int) {
 func (c *fakePeers) falls() {
 	c.r.t.Helper()
 	c.mute = true
-	c.say(1, heartbeat(c.r.host.groups[1].term+1))
+	c.say(1, heartbeat(c.r.host.group(1).term+1))
 	c.r.settle()
-	if c.r.host.groups[1].leader {
+	if c.r.host.group(1).leader {
 		c.r.t.Fatal("it leads on")
 	}
 }
@@ -71,7 +71,7 @@ func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 	r, _, part, _ := carriedOverHarness(t)
 	r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
 	r.settle()
-	if r.host.groups[1].raft != nil {
+	if r.host.group(1).raft != nil {
 		t.Fatal("the replica is there")
 	}
 	r.wantHeld(part, 2, 0)
@@ -88,7 +88,7 @@ func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 func TestLeftLeasesThatEnded(t *testing.T) {
 	r, c, part, got := carriedOverHarness(t)
 	c.falls()
-	g, b := r.host.groups[1], table.Batch{}
+	g, b := r.host.group(1), table.Batch{}
 	b.Reset(r.clock.wallMs, 1, 1)
 	b.Outcome(&table.Outcome{Handle: got[0].Handle, Seq: got[0].Timer.Seq, Fence: got[0].Timer.Fence, Kind: table.Ack})
 	last := g.store.last()

@@ -30,7 +30,7 @@ func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func
 		begin(r, c)
 		r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
 		r.settle()
-		if r.host.groups[1].id != 0 {
+		if r.host.group(1).id != 0 {
 			t.Fatal("the replica is there")
 		}
 		then(r)
@@ -55,7 +55,7 @@ func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 	var in *Incoming
 	state := image(table.New(1, 0))
 	movedAway(t, func(r *hostHarness, _ *fakePeers) {
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		tbl := table.New(1, 0)
 		m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(g.id), Term: new(g.term + 1),
 			Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(g.applied + 1000), Term: new(g.term + 1), ConfState: g.store.conf}}}
@@ -105,7 +105,7 @@ func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 		row := Assignment{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 3)}, {Node: 8, Replica: ReplicaID(8, 1)}}}
 		r.host.Place([]Assignment{row})
 		r.settle()
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		if g.id != ReplicaID(7, 3) || len(r.snapshotFiles(1)) == 0 {
 			r.t.Fatalf("replica %x", g.id)
 		}

@@ -99,10 +99,10 @@ func TestEntryOfANewerRelease(t *testing.T) {
 			if err := r.host.failed(); err != nil {
 				t.Fatalf("its process ends: %v", err)
 			}
-			if g := r.host.groups[Meta]; !g.serving {
+			if g := r.host.group(Meta); !g.serving {
 				t.Error("its other groups do not serve")
 			}
-			if status := r.host.groups[1].status(); status.Fault == "" {
+			if status := r.host.group(1).status(); status.Fault == "" {
 				t.Error("its status does not say so")
 			}
 			c.takes(5 * time.Second)
@@ -128,7 +128,7 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 		t.Errorf("what must not be proposed: ended %v, %v", o.ended(), o.err)
 	}
 	o := r.metaOp("of a later release") // proposed by a leader of that release
-	g := r.host.groups[Meta]
+	g := r.host.group(Meta)
 	if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil {
 		t.Fatalf("it goes on: %v", g.stopped)
 	}
@@ -146,7 +146,7 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 		t.Fatalf("it does not start again: %v", err)
 	}
 	r.pass(5 * time.Second)
-	if g := r.host.groups[Meta]; !errors.Is(g.stopped, feature.ErrNewer) {
+	if g := r.host.group(Meta); !errors.Is(g.stopped, feature.ErrNewer) {
 		t.Errorf("after a restart: %v", g.stopped)
 	}
 }
@@ -213,15 +213,15 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
 		r.fill(12)
-		r.take(r.host.groups[1])
+		r.take(r.host.group(1))
 		r.fill(3)
 		r.kill()
 		was := r.setSnapshotVersion(99)
 		if err := r.open(); err != nil {
 			t.Fatalf("it does not start: %v", err)
 		}
-		g := r.host.groups[1]
-		if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil || g.store.last() < g.applied || !r.host.groups[Meta].serving {
+		g := r.host.group(1)
+		if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil || g.store.last() < g.applied || !r.host.group(Meta).serving {
 			t.Fatalf("stopped: %v", g.stopped)
 		}
 		r.pass(time.Minute)

@@ -70,7 +70,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 	}
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.Log.LowDiskBytes = 1 << 20 }, func(r *hostHarness) {
 		spec := timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 1000))}
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		for n := 0; g.machine.bytes() < 2<<20; n++ {
 			r.do(timer.Command{Kind: timer.Add, ID: fmt.Sprint("t", n), Spec: &spec})
 		}

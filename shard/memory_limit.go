@@ -63,6 +63,11 @@ const (
 // share returns 1/parts of the memory limit, or most if that is less.
 func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit/parts, most) }
 
+// retained returns how many bytes of applied entries a group keeps for followers that were away.
+func (h *Host) retained() int {
+	return int(h.cfg.share(shareth*int64(len(h.all())), int64(h.cfg.RetainBytes)))
+}
+
 // laden reports that the group's unapplied proposals have reached their bound, which the last of
 // them may exceed.
 func (p *pipeline) laden(r *replica) bool {
@@ -94,7 +99,7 @@ func (h *Host) pressure() pressure {
 // kept returns how many bytes of applied entries a group of the worker keeps: least for followers
 // that were away, and up to most for followers that are active but behind.
 func (w *worker) kept() (least, most int) {
-	least = w.host.cfg.RetainBytes
+	least = w.host.retained()
 	most = int(w.host.cfg.share(shareth, int64(least)*laggards))
 	switch w.held.pressure {
 	case tight:

@@ -39,7 +39,7 @@ func (r *hostHarness) limitTo(left int64) {
 
 // hangingSnapshot begins a snapshot of shard 1 with a writer that consumes nothing.
 func (r *hostHarness) hangingSnapshot() *snapshotRun {
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	run := &snapshotRun{group: g, chunks: make(chan []byte), state: shardOf(g).table.BeginSnapshot()}
 	g.w.snapshot = run
 	return run
@@ -171,7 +171,7 @@ func TestMemoryForASlowFollower(t *testing.T) {
 		for range 400 {
 			put()
 		}
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		c.hung = 1
 		for range 150 {
 			put()
@@ -238,7 +238,7 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 		}
 		check(fmt.Sprint("uncommitted ", n))
 	}
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	r.hearOf(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(g.term + 1),
 		LogTerm: &g.appliedTerm, Index: &g.applied, Entries: emptyEntries(g.applied+1, 1, g.term+1), Commit: &g.applied})
 	check("another leader has taken their place")
@@ -277,7 +277,7 @@ func TestMemoryCountsFromTheStart(t *testing.T) {
 // in which it arrived.
 func TestFramesGoWithTheirEntries(t *testing.T) {
 	r, _ := withFakePeers(t, true, nil)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	message := func(at uint64, size int) []byte {
 		e := emptyEntries(at, 1, 5)
 		e[0].Data = make([]byte, size)

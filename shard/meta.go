@@ -268,4 +268,4 @@ func (m *metaGroup) status(*GroupStatus)          {}
 func (m *metaGroup) stats(*Stats)                 {}
 
 // metaGroup returns the meta group's machine.
-func (h *Host) metaGroup() *metaGroup { return h.groups[Meta].machine.(*metaGroup) }
+func (h *Host) metaGroup() *metaGroup { return h.group(Meta).machine.(*metaGroup) }

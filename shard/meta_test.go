@@ -32,7 +32,7 @@ func (o *metaOp) ended() bool {
 // nothing else.
 func (c *fakePeers) elects(id timer.ShardID) {
 	c.r.t.Helper()
-	g := c.r.host.groups[id]
+	g := c.r.host.group(id)
 	for n := 0; !g.leader; n++ {
 		if n > 200 {
 			c.r.t.Fatalf("group %d has no leader", id)
@@ -54,7 +54,7 @@ func (c *fakePeers) elects(id timer.ShardID) {
 func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	c.elects(Meta)
-	g := r.host.groups[Meta]
+	g := r.host.group(Meta)
 	o := r.metaOp("x")
 	if g.serving || r.host.Leads(Meta) || len(g.pipeline.proposals) > 0 {
 		t.Fatalf("it serves with entry %d of term %d applied, in term %d; %d proposals", g.applied, g.appliedTerm, g.term, len(g.pipeline.proposals))
@@ -95,7 +95,7 @@ func TestMetaProposalEnds(t *testing.T) {
 func TestMetaProposalThatRaftRefuses(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
-	g := r.host.groups[Meta]
+	g := r.host.group(Meta)
 	for n := 0; !g.serving; n++ {
 		if n > 200 {
 			t.Fatal("the meta group has no leader")

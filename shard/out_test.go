@@ -61,7 +61,7 @@ func (o *other) Send(_ uint64, frame []byte) {
 func (o *other) SendSnapshot(uint64, *SnapshotStream) { o.p.stands[0].t.Fatal("a snapshot is sent") }
 
 // shard returns a node's replica of shard 1.
-func (p *pair) shard(i int) *replica { return p.stands[i].host.groups[1] }
+func (p *pair) shard(i int) *replica { return p.stands[i].host.group(1) }
 
 // until advances time until a condition holds, for ten seconds at most.
 func (p *pair) until(what string, so func() bool) {

@@ -145,11 +145,11 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 	if len(h.workers) > len(few) {
 		parts = make([]*peerFrame, len(h.workers))
 	}
-	entries := 0
+	entries, groups := 0, h.all()
 	for rest := frame[1:]; len(rest) > 0; {
 		kind := rest[0]
 		id, n := binary.Uvarint(rest[1:])
-		if n <= 0 || len(rest) < 1+n+4 || id >= uint64(len(h.groups)) {
+		if n <= 0 || len(rest) < 1+n+4 {
 			break
 		}
 		rest = rest[1+n:]
@@ -157,13 +157,17 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 		if rest = rest[4:]; uint64(size) > uint64(len(rest)) {
 			break
 		}
+		if id >= uint64(len(groups)) { // this node does not know yet that there are so many
+			rest = rest[size:]
+			continue
+		}
 		k := int(id) % len(h.workers)
 		f := parts[k]
 		if f == nil {
 			f = &peerFrame{from: from}
 			f.messages, parts[k] = f.first[:0], f
 		}
-		m := peerMessage{kind: kind, group: h.groups[id], body: rest[:size:size]}
+		m := peerMessage{kind: kind, group: groups[id], body: rest[:size:size]}
 		if m.hasEntries() {
 			entries += int(size)
 		}

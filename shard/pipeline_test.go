@@ -24,7 +24,7 @@ func mixedHarness(t *testing.T) *hostHarness {
 		t.Fatal(err)
 	}
 	r.pass(tickInterval)
-	if !r.host.groups[1].serving {
+	if !r.host.group(1).serving {
 		t.Fatal("shard 1 does not serve")
 	}
 	return r

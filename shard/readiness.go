@@ -24,7 +24,7 @@ func (h *Host) NotReady() error {
 	default:
 	}
 	now := h.cfg.Clock.Mono()
-	for _, r := range h.groups {
+	for _, r := range h.all() {
 		switch leader := r.public.leader.Load(); {
 		case !r.public.present.Load():
 			if r.shard == Meta {

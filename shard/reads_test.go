@@ -112,7 +112,7 @@ func TestLinearizableRead(t *testing.T) {
 			r.turn()
 		}
 		var found *timer.Timer
-		rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
+		rd := &read{group: r.host.group(1), deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
 			found = r.host.shard(1).table.Read(1, id)
 			return true
 		}}
@@ -138,7 +138,7 @@ func TestListInSlices(t *testing.T) {
 	var top table.TopK
 	var from timer.Handle
 	slices, q := 0, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}
-	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: true, serve: func(budget int) (done bool) {
+	rd := &read{group: r.host.group(1), deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: true, serve: func(budget int) (done bool) {
 		slices++
 		if from, done = r.host.shard(1).table.Scan(q, from, budget, &top); done {
 			for _, f := range top.Take(r.host.shard(1).table, q) {
@@ -184,7 +184,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 	seen, found := 0, 0
 	var asked []*read
 	ask := func(id timer.ShardID, long bool, serve func(budget int) bool) {
-		rd := &read{group: r.host.groups[id], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: long, serve: serve}
+		rd := &read{group: r.host.group(id), deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: long, serve: serve}
 		asked = append(asked, rd)
 		r.host.workers[0].box.post(rd)
 	}
@@ -242,7 +242,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 func TestReadLimits(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.deposed()
-	noLeader := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(int) bool { return true }}
+	noLeader := &read{group: r.host.group(1), deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(int) bool { return true }}
 	r.host.workers[0].box.post(noLeader)
 	r.turn()
 	r.freeze = true
@@ -252,7 +252,7 @@ func TestReadLimits(t *testing.T) {
 	}
 	r.freeze = false
 	r.pass(5 * time.Second)
-	endless := &read{long: true, group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(int) bool { return false }}
+	endless := &read{long: true, group: r.host.group(1), deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(int) bool { return false }}
 	r.host.workers[0].box.post(endless)
 	for range 10 {
 		r.turn()

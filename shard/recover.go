@@ -72,8 +72,8 @@ func (h *Host) recover() error {
 	if err := h.loadSnapshots(); err != nil {
 		return err
 	}
-	list := make([]*recovery, len(h.groups))
-	for i, r := range h.groups {
+	list := make([]*recovery, len(h.all()))
+	for i, r := range h.all() {
 		list[i] = recoveryOf(r)
 	}
 	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, x wal.Record) error {
@@ -107,7 +107,7 @@ func (h *Host) recover() error {
 	}
 	// Last, because it runs in the background: a caller that steps the host waits for it after
 	// Open.
-	for _, r := range h.groups {
+	for _, r := range h.all() {
 		if r.tombstone != 0 {
 			r.leftovers.add(r, r.tombstone)
 		}
@@ -123,8 +123,8 @@ func (f snapshotFiles) loadSnapshots() error {
 	}
 	var taken atomic.Int64
 	load := func() {
-		for n := taken.Add(1); n <= int64(len(f.h.groups)); n = taken.Add(1) {
-			f.loadSnapshot(f.h.groups[n-1], files)
+		for n := taken.Add(1); n <= int64(len(f.h.all())); n = taken.Add(1) {
+			f.loadSnapshot(f.h.all()[n-1], files)
 		}
 	}
 	var others sync.WaitGroup
@@ -306,7 +306,7 @@ func (r *recovery) commit(index uint64) {
 // trim keeps up to RetainBytes of applied entries for followers that lack them. A sole voter
 // without learners keeps none.
 func (r *recovery) trim() {
-	g, keep := r.group, r.group.w.host.cfg.RetainBytes
+	g, keep := r.group, r.group.w.host.retained()
 	if g.soleVoter() && len(g.store.conf.Learners) == 0 {
 		keep = 0
 	}

@@ -96,7 +96,7 @@ func benchRecover(b *testing.B, config Config) {
 		}
 		b.StopTimer()
 		spent += testkit.CPUTime(b) - began
-		for _, g := range h.groups[1:] {
+		for _, g := range h.all()[1:] {
 			timers += shardOf(g).table.Len()
 			if g.files.newest > 0 {
 				loaded++

@@ -27,7 +27,7 @@ import (
 func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	c.mute = true
 	c.say(1, heartbeat(g.term+1))
 	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool { return true }}
@@ -54,7 +54,7 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	c.say(1, heartbeat(term))
 	r.settle()
 	r.freeze = true
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	c.arrive(term, index)
 	for range 5 {
 		r.turn()
@@ -78,7 +78,7 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	if err := r.open(); err != nil {
 		t.Fatal(err)
 	}
-	if g := r.host.groups[1]; g.applied != index || g.written.hard.Term != term {
+	if g := r.host.group(1); g.applied != index || g.written.hard.Term != term {
 		t.Errorf("after a power cut: entry %d, term %d", g.applied, g.written.hard.Term)
 	}
 }
@@ -88,7 +88,7 @@ func (c *fakePeers) arrive(term, index uint64) {
 	t, h := c.r.t, c.r.host
 	t.Helper()
 	tbl := table.New(1, 0)
-	conf := h.groups[1].store.conf
+	conf := h.group(1).store.conf
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}}
 	state := image(tbl)
@@ -130,15 +130,15 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 		r.host.Place(rows)
 		r.settle()
 		synctest.Wait() // until the files are deleted
-		if n := len(r.snapshotFiles(1)); r.host.groups[1].id != 0 || n != 0 {
-			t.Fatalf("replica %x is still there, with %d snapshots", r.host.groups[1].id, n)
+		if n := len(r.snapshotFiles(1)); r.host.group(1).id != 0 || n != 0 {
+			t.Fatalf("replica %x is still there, with %d snapshots", r.host.group(1).id, n)
 		}
 		r.kill()
 		r.rows = rows
 		if err := r.open(); err != nil {
 			t.Fatal(err)
 		}
-		if g := r.host.groups[1]; g.id != 0 || g.tombstone != ReplicaID(7, 1) {
+		if g := r.host.group(1); g.id != 0 || g.tombstone != ReplicaID(7, 1) {
 			t.Errorf("replica %x, tombstone %x", g.id, g.tombstone)
 		}
 	})
@@ -153,7 +153,7 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 			f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: c.Job.Handle, Seq: c.Job.Seq, Fence: c.Job.Fence,
 				// That clock was corrected meanwhile.
 				Attempt: delivery.Outcome{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}}
-			g, body := r.host.groups[1], appendReport(nil, f)
+			g, body := r.host.group(1), appendReport(nil, f)
 			g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 		},
 	} {
@@ -181,7 +181,7 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 // is nil, and not an interface that holds nil.
 func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	tbl := table.New(1, 0)
 	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: tbl.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.id, Index: 40, Term: 5, Conf: g.store.conf})}
 	w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), meta)
@@ -225,7 +225,7 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 				}
 				return nil
 			})
-			g := r.host.groups[1]
+			g := r.host.group(1)
 			r.fill(8)
 			r.pass(time.Second)
 			if g.files.failedAt == 0 {
@@ -246,7 +246,7 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 // without that follower.
 func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		r.fill(8)
 		r.pass(time.Second)
 		g.snapshots.wanted = true
@@ -312,7 +312,7 @@ func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
 	r.host.Cordon(true)
 	r.host.Place([]Assignment{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[:2]}})
 	r.pass(time.Second)
-	if g := r.host.groups[1]; len(g.store.conf.Voters) != 2 || !g.leader {
+	if g := r.host.group(1); len(g.store.conf.Voters) != 2 || !g.leader {
 		t.Errorf("the row is not followed: voters %x, leads %v", g.store.conf.Voters, g.leader)
 	}
 }
@@ -326,7 +326,7 @@ func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 	r.host.Place([]Assignment{r.rows[0], {Group: 1, Epoch: 2, Members: append([]Member{fresh}, r.rows[1].Members[1:]...)}})
 	r.pass(3 * time.Second)
 	if to := c.toldToCampaign(); len(to) == 0 || to[0] != 10 {
-		t.Errorf("%v are told to take over, voters %x", to, r.host.groups[1].store.conf.Voters)
+		t.Errorf("%v are told to take over, voters %x", to, r.host.group(1).store.conf.Voters)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 			tell := func() {
 				f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: first.Job.Handle, Seq: first.Job.Seq, Fence: first.Job.Fence,
 					Attempt: delivery.Outcome{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
-				g, body := r.host.groups[1], appendReport(nil, f)
+				g, body := r.host.group(1), appendReport(nil, f)
 				g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 				r.pass(time.Second)
 			}
@@ -376,7 +376,7 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 func TestOwnResponseAfterRemoval(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	c.mute = true
 	me := g.id
 	if err := g.raft.ProposeConfChange(&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: &me}}}); err != nil {
@@ -413,7 +413,7 @@ func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
 	c.leads()
 	r.add("a", time.Second)
 	r.pass(900 * time.Millisecond)
-	r.host.groups[1].raft.TransferLeader(ReplicaID(8, 1)) // the transferee does not receive it
+	r.host.group(1).raft.TransferLeader(ReplicaID(8, 1)) // the transferee does not receive it
 	r.pass(3 * time.Second)
 	r.one()
 }
@@ -458,7 +458,7 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	r.settle()
 	c.arrive(term-1, index)
 	r.settle()
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	if g.applied == index {
 		t.Fatal("a snapshot of a deposed leader became the state")
 	}
@@ -485,7 +485,7 @@ func TestTwoSnapshotsInOneTurn(t *testing.T) {
 			c.arrive(term, index)
 		}
 		r.settle()
-		if g := r.host.groups[1]; g.applied != 40 || !c.acknowledged(40) || g.snapshots.incoming != nil {
+		if g := r.host.group(1); g.applied != 40 || !c.acknowledged(40) || g.snapshots.incoming != nil {
 			t.Errorf("%d: the state is that of entry %d", indexes, g.applied)
 		}
 		r.abort()

@@ -17,7 +17,7 @@ import (
 // timeout.
 func (r *hostHarness) deposed() {
 	r.t.Helper()
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.id, To: &g.id, Term: new(g.written.hard.Term + 1)})
 	if err != nil {
 		r.t.Fatal(err)
@@ -64,13 +64,13 @@ func TestRestartTwiceInARow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 { // until the takeover is applied, and not a turn longer
-		short.freeze = short.host.groups[1].serving
+		short.freeze = short.host.group(1).serving
 		short.turn()
 		if short.freeze {
 			break
 		}
 	}
-	if !short.host.groups[1].serving {
+	if !short.host.group(1).serving {
 		t.Fatal("it never took over")
 	}
 	r.starts = short.starts
@@ -109,7 +109,7 @@ func TestReelectedLeavesItsOwnCalls(t *testing.T) {
 	c := r.one()
 	r.deposed()
 	r.pass(5 * time.Second)
-	if !r.host.groups[1].serving {
+	if !r.host.group(1).serving {
 		t.Fatal("it does not lead again")
 	}
 	r.wantCalls("")
@@ -205,13 +205,13 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 	for i := 100; i < 150; i++ {
 		r.do(timer.Command{Kind: timer.Cancel, ID: fmt.Sprint("t", i)})
 	}
-	live, applied := r.table().Hash(), r.host.groups[1].applied
+	live, applied := r.table().Hash(), r.host.group(1).applied
 	clone := makeHarness(t, r.fs.CrashClone(calm{}, zeroLoss), nil)
 	clone.starts, clone.clock = 1, r.clock
 	if err := clone.recoverOnly(); err != nil {
 		t.Fatal(err)
 	}
-	g := clone.host.groups[1]
+	g := clone.host.group(1)
 	// Entries committed after the last commit index record are in the log's tail. Raft applies them
 	// once it leads.
 	for _, e := range storedIn(t, g.store) {

@@ -38,7 +38,7 @@ func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 		})
 		r.settle()
 		has := func() bool {
-			g := r.host.groups[1]
+			g := r.host.group(1)
 			return g.id == ReplicaID(7, 1) && g.applied == foundingIndex && g.store.last() == foundingIndex+1
 		}
 		if !has() {

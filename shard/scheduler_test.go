@@ -162,7 +162,7 @@ func TestGivenBackIsHidden(t *testing.T) {
 	r.turn()
 	r.freeze = true // the release cannot be committed
 	r.pass(50 * time.Millisecond)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	h, _ := r.table().Lookup(1, "a")
 	v := r.table().Read(1, "a")
 	if shardOf(g).scheduler.Overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {

@@ -175,7 +175,7 @@ func (f snapshotFiles) Receive(from uint64, header []byte, size int64) (*Incomin
 		return nil, timer.ErrRecovering
 	}
 	s, err := decodeTransferHeader(header)
-	if err != nil || int(s.group) >= len(f.h.groups) || nodeOf(s.message.GetFrom()) != from {
+	if err != nil || int(s.group) >= len(f.h.all()) || nodeOf(s.message.GetFrom()) != from {
 		return nil, fmt.Errorf("shard: snapshot stream: %w", errMessage)
 	}
 	if nodeOf(s.message.GetTo()) != f.h.cfg.Node {
@@ -232,7 +232,7 @@ func (in *Incoming) Commit() error {
 	if err := in.file.Commit(); err != nil {
 		return err
 	}
-	h, r := in.host, in.host.groups[in.header.group]
+	h, r := in.host, in.host.group(in.header.group)
 	a := &receivedSnapshot{group: r, message: in.header.message, mark: in.mark, size: in.size}
 	h.arriving.Add(in.size)
 	h.memory.Add(in.size)

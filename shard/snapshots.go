@@ -257,7 +257,7 @@ type snapshotFiles struct{ h *Host }
 // readState reads a snapshot's state and checks its hash. The state is a *Table, or the result of
 // Machine.Read for the meta group. It may run concurrently with the workers.
 func (f snapshotFiles) readState(r io.Reader, id timer.ShardID, hash uint64) (any, error) {
-	state, has, err := f.h.groups[id].machine.read(r)
+	state, has, err := f.h.group(id).machine.read(r)
 	if err != nil {
 		return nil, err
 	}

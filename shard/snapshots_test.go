@@ -91,7 +91,7 @@ func TestI12Hash(t *testing.T) {
 	bubbleHarness(t, func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 64<<10, 16<<10 }, func(r *hostHarness) {
 		r.fill(3)
 		w := r.host.workers[0]
-		w.beginSnapshot(r.host.groups[1])
+		w.beginSnapshot(r.host.group(1))
 		for n := 0; w.snapshot != nil; n++ {
 			r.do(timer.Command{Kind: timer.Put, ID: fmt.Sprint("while", n), Spec: &timer.Spec{DueMs: 1 << 41}})
 			r.pass(tickInterval)
@@ -111,7 +111,7 @@ func TestI12Hash(t *testing.T) {
 				t.Fatal(err)
 			}
 			hashes = append(hashes, s.table().Hash())
-			if with == s && s.host.groups[1].files.newest == 0 {
+			if with == s && s.host.group(1).files.newest == 0 {
 				t.Error("the snapshot was not used")
 			}
 		}
@@ -158,7 +158,7 @@ func TestLoadersGiveOneState(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := ""
-				for _, g := range s.host.groups {
+				for _, g := range s.host.all() {
 					f := &g.files
 					got += fmt.Sprintln(g.shard, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.last())
 					if tbl := s.host.Table(g.shard); tbl != nil {
@@ -253,7 +253,7 @@ func TestDamagedSnapshot(t *testing.T) {
 // snapshot must not be taken for the state.
 func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		r.add("first", time.Hour)
 		r.take(g)
 		r.add("second", time.Hour)
@@ -321,7 +321,7 @@ func TestSnapshotWhileBusy(t *testing.T) {
 		for i := range 300 {
 			r.add(fmt.Sprint("t", i), time.Hour, func(s *timer.Spec) { s.Payload = []byte(strings.Repeat("p", 20_000)) })
 		}
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		w := g.w
 		w.beginSnapshot(g)
 		at, slices := g.applied, 0
@@ -379,7 +379,7 @@ func TestSnapshotWriteError(t *testing.T) {
 // TestIdleShardsPinNothing: idle shards do not retain the log, and are recovered without it.
 func TestIdleShardsPinNothing(t *testing.T) {
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.Shards, c.Workers = 4, 2 }, func(r *hostHarness) {
-		for _, g := range r.host.groups[2:] {
+		for _, g := range r.host.all()[2:] {
 			shardOf(g).canary.next = 1 << 62
 		}
 		for range 6 {
@@ -390,7 +390,7 @@ func TestIdleShardsPinNothing(t *testing.T) {
 			t.Errorf("%d generations are kept", n)
 		}
 		r.restart()
-		for _, g := range r.host.groups[1:] {
+		for _, g := range r.host.all()[1:] {
 			if !g.serving {
 				t.Errorf("shard %d does not serve", g.shard)
 			}
@@ -411,13 +411,13 @@ func TestMetaMachine(t *testing.T) {
 		if got := strings.Join(r.machine.lines, "\n"); got != want {
 			t.Errorf("after a restart: %q, want %q", got, want)
 		}
-		r.take(r.host.groups[Meta])
+		r.take(r.host.group(Meta))
 		if got, err := r.propose("after"); err != nil || got != any(4) {
 			t.Fatalf("%v, %v", got, err)
 		}
 		want = strings.Join(r.machine.lines, "\n")
 		r.restart()
-		if got := strings.Join(r.machine.lines, "\n"); got != want || r.host.groups[Meta].files.newest == 0 {
+		if got := strings.Join(r.machine.lines, "\n"); got != want || r.host.group(Meta).files.newest == 0 {
 			t.Errorf("from a snapshot and the log: %q, want %q", got, want)
 		}
 		r.freeze = true
@@ -435,7 +435,7 @@ func TestMetaMachine(t *testing.T) {
 // TestI15TwoSnapshotsAreKept: older files are removed, and so is a damaged one.
 func TestI15TwoSnapshotsAreKept(t *testing.T) {
 	bubbleHarness(t, nil, func(r *hostHarness) {
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		for i := range 5 {
 			r.add(fmt.Sprint("t", i), time.Hour)
 			r.take(g)
@@ -449,7 +449,7 @@ func TestI15TwoSnapshotsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.mustOpen()
-		g = r.host.groups[1]
+		g = r.host.group(1)
 		r.add("more", time.Hour)
 		r.take(g)
 		got := r.snapshotFiles(1)

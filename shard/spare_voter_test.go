@@ -28,8 +28,8 @@ func TestSpareVoterWaits(t *testing.T) {
 	const index = foundingIndex + 1
 	r, c := withFakePeers(t, true, nil)
 	c.appendFrom(8, 1) // this one, node 7, is the second after node 8
-	if !r.host.groups[1].membership.spare(r.host.groups[1]) || c.acknowledged(index) {
-		t.Fatalf("spare %v, acknowledged %v", r.host.groups[1].membership.spare(r.host.groups[1]), c.acknowledged(index))
+	if !r.host.group(1).membership.spare(r.host.group(1)) || c.acknowledged(index) {
+		t.Fatalf("spare %v, acknowledged %v", r.host.group(1).membership.spare(r.host.group(1)), c.acknowledged(index))
 	}
 	r.pass(spareFor)
 	if !c.acknowledged(index) {
@@ -37,8 +37,8 @@ func TestSpareVoterWaits(t *testing.T) {
 	}
 	r, c = withFakePeers(t, true, nil)
 	c.appendFrom(9, 1) // the first after node 9
-	if r.host.groups[1].membership.spare(r.host.groups[1]) || !c.acknowledged(index) {
-		t.Fatalf("spare %v, acknowledged %v", r.host.groups[1].membership.spare(r.host.groups[1]), c.acknowledged(index))
+	if r.host.group(1).membership.spare(r.host.group(1)) || !c.acknowledged(index) {
+		t.Fatalf("spare %v, acknowledged %v", r.host.group(1).membership.spare(r.host.group(1)), c.acknowledged(index))
 	}
 }
 
@@ -54,8 +54,8 @@ func TestSpareVoterJoinsAFrame(t *testing.T) {
 	c.appendFrom(9, 0)
 	// One frame for the new term of the meta group, which has the waiting entries too, and one for
 	// its entry.
-	if got := r.observer.frames - frames; got != 2 || r.host.groups[1].store.last() != index || r.host.groups[0].store.last() != index {
-		t.Fatalf("%d more frames, want 2; the logs end at %d and %d", got, r.host.groups[1].store.last(), r.host.groups[0].store.last())
+	if got := r.observer.frames - frames; got != 2 || r.host.group(1).store.last() != index || r.host.group(0).store.last() != index {
+		t.Fatalf("%d more frames, want 2; the logs end at %d and %d", got, r.host.group(1).store.last(), r.host.group(0).store.last())
 	}
 }
 
@@ -64,7 +64,7 @@ func TestSpareVoterJoinsAFrame(t *testing.T) {
 func TestNobodyIsSpareInAChange(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	c.appendFrom(8, 1)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	own, leader := g.id, ReplicaID(8, 1)
 	other := func(n uint64) uint64 { return ReplicaID(n, 1) }
 	for _, test := range []struct {

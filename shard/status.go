@@ -34,20 +34,20 @@ func (r *replica) publish() {
 }
 
 // Leads reports whether this node leads the group and serves.
-func (h *Host) Leads(id timer.ShardID) bool { return h.groups[id].public.serves.Load() }
+func (h *Host) Leads(id timer.ShardID) bool { return h.group(id).public.serves.Load() }
 
 // Takes reports whether commands for the group may be sent to this node: it leads, is about to
 // serve, or will soon know the leader and name it.
-func (h *Host) Takes(id timer.ShardID) bool { return h.groups[id].public.takes.Load() }
+func (h *Host) Takes(id timer.ShardID) bool { return h.group(id).public.takes.Load() }
 
 // Leader returns the node that leads the group, as far as this node's replica knows.
 func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
-	node = h.groups[id].public.leader.Load()
+	node = h.group(id).public.leader.Load()
 	return node, node != 0
 }
 
 // Applied returns the index of the last entry in this node's copy of the group's state.
-func (h *Host) Applied(id timer.ShardID) uint64 { return h.groups[id].public.applied.Load() }
+func (h *Host) Applied(id timer.ShardID) uint64 { return h.group(id).public.applied.Load() }
 
 // LogEnd returns the number of frames that this node's log had on disk when the process began, and
 // the number now. Both count the frames of all processes.
@@ -57,7 +57,7 @@ func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Sync
 // covers everything committed before the call.
 func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
 	err = h.read(id, false, func(int) bool {
-		index = h.groups[id].applied
+		index = h.group(id).applied
 		return true
 	})
 	return index, err
@@ -84,7 +84,7 @@ type GroupStatus struct {
 
 // Groups returns the status of all groups.
 func (h *Host) Groups() []GroupStatus {
-	out := make([]GroupStatus, len(h.groups))
+	out := make([]GroupStatus, len(h.all()))
 	var mu sync.Mutex
 	h.onWorkers(func(w *worker) {
 		mu.Lock()

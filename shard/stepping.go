@@ -190,7 +190,7 @@ func (d driver) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then 
 	var found *timer.Timer
 	s, wait := d.h.shard(id), &waiter{}
 	wait.left.Store(1)
-	r := &read{group: d.h.groups[id], deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(int) bool {
+	r := &read{group: d.h.group(id), deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(int) bool {
 		if found = s.table.Read(topic, timerID); found != nil {
 			s.scheduler.Overlay(found)
 		}
@@ -207,7 +207,7 @@ func (d driver) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor
 	wait := &waiter{}
 	wait.left.Store(1)
 	walk := d.h.newWalk(id, q, at)
-	r := &read{group: d.h.groups[id], deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, long: true, serve: walk.step}
+	r := &read{group: d.h.group(id), deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, long: true, serve: walk.step}
 	wait.then = func() { then(walk.refs, walk.at, r.err) }
 	if err := r.group.w.box.offer(r); err != nil {
 		then(nil, at, err)
@@ -227,12 +227,12 @@ func (d driver) SubmitMeta(cmd []byte, then func(any, error)) {
 
 // Inspect returns a group's table and status. The table is nil for the meta group.
 func (d driver) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
-	return d.Table(id), d.h.groups[id].status()
+	return d.Table(id), d.h.group(id).status()
 }
 
 // Table returns a group's table. It is nil for the meta group.
 func (d driver) Table(id timer.ShardID) *table.Table {
-	if s, ok := d.h.groups[id].machine.(*timerShard); ok {
+	if s, ok := d.h.group(id).machine.(*timerShard); ok {
 		return s.table
 	}
 	return nil
@@ -268,7 +268,7 @@ type Progress struct {
 
 // Progress returns the progress of a group, at little cost.
 func (d driver) Progress(id timer.ShardID) Progress {
-	r := d.h.groups[id]
+	r := d.h.group(id)
 	if r.raft == nil {
 		if r.stopped != nil {
 			return Progress{Replica: r.id, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Applied: r.applied, Last: r.store.last(), Epoch: r.membership.epoch, Stopped: r.stopped}

@@ -47,7 +47,7 @@ func newTimerShard(r *replica, cfg *Config, limits *scheduler.Limits) *timerShar
 }
 
 // shard returns a shard of timers.
-func (h *Host) shard(id timer.ShardID) *timerShard { return h.groups[id].machine.(*timerShard) }
+func (h *Host) shard(id timer.ShardID) *timerShard { return h.group(id).machine.(*timerShard) }
 
 func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 	r := s.g

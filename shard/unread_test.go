@@ -15,7 +15,7 @@ import (
 // number of snapshots. The log has only the location of the newest snapshot.
 func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []string)) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
-		g := r.host.groups[1]
+		g := r.host.group(1)
 		for i := range snapshots - 1 {
 			r.add(fmt.Sprint("old", i), time.Hour)
 			r.take(g)
@@ -80,9 +80,9 @@ func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
 func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("first", time.Hour)
-		r.take(r.host.groups[1])
+		r.take(r.host.group(1))
 		r.add("last", time.Hour)
-		r.take(r.host.groups[1])
+		r.take(r.host.group(1))
 		newest := r.host.snapshotDir() + "/" + r.snapshotFiles(1)[0].Name
 		r.kill()
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {

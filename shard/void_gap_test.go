@@ -15,7 +15,7 @@ import (
 func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	const old, term, index = 14, 16, 331
 	r := newHostHarness(t, nil)
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	m := record.Mark{Replica: g.id, Index: index, Term: term, Epoch: 1, Installed: true, Conf: &pb.ConfState{Voters: []uint64{g.id}}}
 	entries := func(first, last, term uint64) wal.Record {
 		var list []*pb.Entry

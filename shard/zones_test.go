@@ -31,7 +31,7 @@ func TestUnknownZone(t *testing.T) {
 	r.addSeries("tokyo", &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Tokyo"})
 	r.pass(time.Second)
 	r.wantCalls("tokyo")
-	g := r.host.groups[1]
+	g := r.host.group(1)
 	h, _ := shardOf(g).table.Lookup(1, "a")
 	if got := shardOf(g).scheduler.Standing(h).Wait; got != (timer.Wait{For: timer.WaitZone, On: "Asia/Kathmandu"}) {
 		t.Errorf("it waits for %+v", got)

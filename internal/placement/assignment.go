@@ -21,6 +21,10 @@ type Assignment struct {
 	// Founders are the first members of the group, as long as one of them may still have to create
 	// its replica, even if Members no longer has it. In epoch 1 they are Members.
 	Founders []Member `json:",omitempty"`
+
+	// From is the group that this one was divided from; 0: it was founded with the cluster. It is
+	// kept for ever: a replica of such a group is never founded empty.
+	From timer.ShardID `json:",omitempty"`
 }
 
 // MaxEpoch bounds epochs, which are the lower part of replica ids.
