@@ -116,7 +116,7 @@ func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 		}
 		r.step(time.Duration(rng.IntN(100)) * time.Millisecond)
 		if n%15 == 14 && r.host.workers[0].snapshot == nil {
-			r.host.workers[0].beginSnapshot(r.host.group(1+0))
+			r.host.workers[0].beginSnapshot(r.host.group(1 + 0))
 			synctest.Wait()
 			r.settle()
 			_ = r.host.dropLog()

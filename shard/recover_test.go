@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 
 // newRecovery is the recovery of a group with three members and a log that begins after entry 1.
 func newRecovery(retain int) *recovery {
-	w := &worker{host: &Host{cfg: Config{RetainBytes: retain}}}
+	w := &worker{host: &Host{cfg: Config{RetainBytes: retain, MemoryLimit: math.MaxInt64}}}
+	w.host.groups.Store(&[]*replica{nil})
 	g := &replica{shard: 1, w: w, store: &storage{}}
 	g.place(record.Mark{Replica: 1, Index: foundingIndex, Term: foundingTerm, Conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
 	return &recovery{group: g}

@@ -123,10 +123,10 @@ type Timer struct {
 	ID         string
 	Spec
 
-	Seq     uint64 // the shard's number of this timer; grows with every create
+	Seq     uint64  // the shard's number of this timer; grows with every create
 	Origin  ShardID // that gave the number, if another one did before it was divided; 0: its own
-	Tag     uint32 // random part of the uid
-	Version uint32 // client changes; keeps growing when an id is used again within the history time
+	Tag     uint32  // random part of the uid
+	Version uint32  // client changes; keeps growing when an id is used again within the history time
 
 	State           State
 	Reason          Reason // when Dead
