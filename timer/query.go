@@ -71,6 +71,7 @@ func (k SortKey) Compare(o SortKey) int {
 type Ref struct {
 	ID      string
 	Seq     uint64
+	Origin  ShardID // that gave the number, see Timer
 	Tag     uint32
 	Version uint32
 	Leased  bool  // a call has started; a timer leased ahead of its due time does not count

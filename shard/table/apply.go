@@ -82,6 +82,10 @@ func (t *Table) applyItem(it *items) timer.Result {
 		t.seriesSeen()
 	case itemCompare:
 		t.compares = true
+	case itemDivide:
+		return t.divide(it.shards, it.half)
+	case itemSweep:
+		return t.sweep(it.slots)
 	}
 	return timer.Result{Code: timer.OK}
 }

@@ -22,8 +22,11 @@ func (t *Table) Audit(popped bool) error {
 		slots += t.slotHash(h, s)
 		at, in := t.wheel.When(wheel.Handle(h))
 		want, wakes := t.wakeMs(h, s)
-		if wakes {
+		if wakes || in && t.foreign(h) {
 			waking++
+		}
+		if t.foreign(h) {
+			wakes, in = false, false
 		}
 		if in && !wakes || !popped && (in != wakes || wakes && int64(at) != want) {
 			return fmt.Errorf("shard: audit: handle %d in state %d is in the wheel %t at %d, want %t at %d", h, s.State(), in, at, wakes, want)
@@ -32,22 +35,26 @@ func (t *Table) Audit(popped bool) error {
 			unused++
 			continue
 		}
-		totals[s.State()]++
+		foreign := t.foreign(h)
 		r := &rows[s.Topic]
 		r.id = t.topics.rows[s.Topic].id
 		r.timers++
-		r.counts[s.State()]++
-		if s.State() == timer.Leased && t.attempts.At(s.Attempt).Holder == ByPuller {
+		if !foreign {
+			totals[s.State()]++
+			r.counts[s.State()]++
+		}
+		if !foreign && s.State() == timer.Leased && t.attempts.At(s.Attempt).Holder == ByPuller {
 			r.pulled++
 		}
 		v := t.content.View(s.Ref)
-		if own := t.content.CallbackAt(v.Target); !s.State().Over() && own.URL == "" {
+		if own := t.content.CallbackAt(v.Target); !s.State().Over() && own.URL == "" && !foreign {
 			r.noURL++
 		}
-		if naming.read(h, v.Rest); !s.State().Over() {
+		if naming.read(h, v.Rest); !s.State().Over() && !foreign {
 			naming.add(h, +1)
 		}
 		switch word, mask := t.wheelWaits.bit(h); {
+		case foreign:
 		case s.Paused():
 			if word != nil && *word&mask != 0 {
 				r.wheelWaits.Paused++
@@ -101,7 +108,7 @@ func (t *Table) Audit(popped bool) error {
 			}
 		}
 		named := t.Find(t.topics.rows[s.Topic].id, v.ID)
-		if shadowed := t.chains[h].newer != 0; (named == h) == shadowed {
+		if shadowed := t.chains[h].newer != 0; (named == h) == (shadowed || foreign) {
 			return fmt.Errorf("shard: audit: id %q names handle %d, not %d", v.ID, named, h)
 		}
 	}

@@ -32,6 +32,8 @@ const (
 	itemCompare     = 23
 	itemClock       = 24
 	itemSeriesSeen  = 25
+	itemDivide      = 27
+	itemSweep       = 28
 	itemFollowUp    = 26 // the outcome of the timer that the next item ends; no item of its own
 )
 

@@ -22,6 +22,9 @@ type items struct {
 	untilMs int64 // of an expiry: end of the retention
 	againMs int64 // next occurrence
 	owner   uint64
+	shards  uint32 // of the cluster, by a division
+	half    []byte // a bit for each slot that leaves
+	slots   int    // to be swept
 	outcome Outcome
 	change  encoding.Command
 	// follows: follow is the add of the outcome, if the item ends its timer.
@@ -114,6 +117,11 @@ func (it *items) next() bool {
 		it.againMs = int64(it.Reader.Number(timer.MaxMs, "next occurrence"))
 	case itemForget:
 		it.named()
+	case itemDivide:
+		it.shards = uint32(it.Reader.Number(1<<32-1, "shards"))
+		it.half = it.Reader.Take(8 * int(it.Reader.Number(encoding.MaxHandle>>6+1, "slots")))
+	case itemSweep:
+		it.slots = int(it.Reader.Number(1<<32-1, "slots"))
 	default:
 		it.Fail(fmt.Sprintf("item of kind %d", it.kind))
 	}

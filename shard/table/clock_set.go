@@ -64,7 +64,7 @@ func (r *restamping) visit(t *Table, budget int) {
 // as much: the end of a dead letter's retention and the next attempt.
 func (r *restamping) timer(t *Table, h timer.Handle) {
 	s := t.slots.At(h)
-	if s.State() == 0 {
+	if s.State() == 0 || t.foreign(h) {
 		return
 	}
 	now, v := t.clockMs, t.content.View(s.Ref)

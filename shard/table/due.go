@@ -74,6 +74,7 @@ type Job struct {
 	ID        string
 	Topic     timer.TopicID
 	Seq       uint64
+	Origin    timer.ShardID // that gave the number, if it is not this one
 	Tag       uint32
 	Version   uint32
 	DueMs     int64
@@ -103,7 +104,7 @@ func (t *timers) Job(h timer.Handle) Job {
 	var spec timer.Spec
 	_ = encoding.DecodeRest(&spec, v.Rest, true) // checked when it was proposed
 	j := Job{
-		Handle: h, ID: string(v.ID), Topic: t.topics.rows[s.Topic].id, Seq: s.Seq(), Tag: v.Tag, Version: v.Version, CreatedMs: v.CreatedMs,
+		Handle: h, ID: string(v.ID), Topic: t.topics.rows[s.Topic].id, Seq: s.Seq(), Origin: t.originOf(s.Seq()), Tag: v.Tag, Version: v.Version, CreatedMs: v.CreatedMs,
 		DueMs: t.dueMs(s), Attempts: s.Attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
 		ContentType: spec.ContentType, Retry: spec.Retry, Target: t.content.TargetOf(v.Target), Priority: s.Priority(),
 		Trace: spec.Trace, AskedMs: v.AskedMs,

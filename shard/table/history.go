@@ -124,6 +124,10 @@ func (t *timers) appendTimerAt(dst []byte, h timer.Handle, s *slab.Slot, r *slab
 	if collects {
 		flags |= encoding.TimerCollects
 	}
+	origin := t.originOf(s.Seq())
+	if origin != 0 {
+		flags |= encoding.TimerOrigin
+	}
 	dst = append(dst, byte(s.State()), byte(s.Reason()), flags)
 	for _, ms := range [...]int64{0, v.CreatedMs, v.UpdatedMs, r.EndedMs(), r.FiredMs, r.Lateness, int64(s.Attempts())} {
 		dst = binary.AppendVarint(dst, ms)
@@ -137,6 +141,9 @@ func (t *timers) appendTimerAt(dst []byte, h timer.Handle, s *slab.Slot, r *slab
 	}
 	if collects {
 		dst = encoding.AppendCollected(dst, int(a.Count), a.Closed)
+	}
+	if origin != 0 {
+		dst = binary.AppendUvarint(dst, uint64(origin))
 	}
 	return dst
 }

@@ -30,9 +30,13 @@ type loader struct {
 	hash    uint64 // from the header
 	records timer.Handle
 	unused  int
-	targets map[uint32][]byte // by the row of the writer
-	version byte
-	scratch []byte // for blocks that do not fit into buf
+	lastSeq uint64
+	// foreignOver counts the foreign timers that are done or cancelled.
+	foreignOver int64
+	targets     map[uint32][]byte // by the row of the writer
+	version     byte
+	child       *leavingHalf // only its timers are loaded; nil: all are
+	scratch     []byte       // for blocks that do not fit into buf
 }
 
 // Load reads a snapshot and returns a table with the same state and hash. Damage that the checks of
@@ -40,11 +44,7 @@ type loader struct {
 func Load(id timer.ShardID, r io.Reader) (*Table, error) {
 	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}}
 	l.header(id)
-	for l.err == nil && l.record() {
-	}
-	if l.err == nil {
-		l.finish()
-	}
+	l.load()
 	if l.err == nil {
 		if hash := l.t.Hash(); hash != l.hash {
 			l.fail("state hash is %016x, the header says %016x", hash, l.hash)
@@ -54,6 +54,15 @@ func Load(id timer.ShardID, r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("shard: load snapshot of shard %d: %w", id, l.err)
 	}
 	return l.t, nil
+}
+
+// load reads the records.
+func (l *loader) load() {
+	for l.err == nil && l.record() {
+	}
+	if l.err == nil {
+		l.finish()
+	}
 }
 
 func (l *loader) fail(format string, args ...any) {
@@ -166,6 +175,7 @@ func (l *loader) header(id timer.ShardID) {
 	l.t = t
 	t.clockMs = clock
 	t.seq = l.number(timer.MaxMs, "sequence")
+	l.lastSeq = t.seq
 	t.fence = l.number(1<<64-1, "fence")
 	t.slots.High = timer.Handle(l.number(encoding.MaxHandle, "highest handle"))
 	high := uint64(t.slots.High)
@@ -174,17 +184,8 @@ func (l *loader) header(id timer.ShardID) {
 	t.finished.oldest = timer.Handle(l.number(high, "oldest finished"))
 	t.finished.newest = timer.Handle(l.number(high, "newest finished"))
 	t.finished.bytes = int64(l.number(1<<62, "finished bytes"))
-	for n := l.number(maxClosedTopics, "closed topics"); n > 0 && l.err == nil; n-- {
-		topic := timer.TopicID(l.number(1<<32-1, "topic"))
-		if t.Closed(topic) {
-			l.fail("topic %d is closed twice", topic)
-		}
-		t.closedTopics.add(tombstone{topic, int64(l.number(timer.MaxMs, "closing time"))})
-	}
-	for n := l.number(maxLeaderships, "reigns"); n > 0 && l.err == nil; n-- {
-		from := l.number(1<<64-1, "first fence")
-		t.terms = append(t.terms, leadership{from, l.number(1<<64-1, "owner")})
-	}
+	l.closed()
+	l.leaderships()
 	t.restamped = timer.Handle(l.number(uint64(noRestamp), "last restamped"))
 	if l.version > noDeliveries {
 		l.deliveries()
@@ -192,11 +193,31 @@ func (l *loader) header(id timer.ShardID) {
 	if l.version > neverRestored {
 		t.leastVersion = uint32(l.number(1<<32-1, "least version"))
 	}
+	if l.version > neverDivided {
+		l.division()
+	}
 	if v := l.byte(); l.err == nil && v != HashVersion {
 		l.tooNew("state hash of version %d, this build knows %d", v, HashVersion)
 	}
 	if b := l.bytes(8); b != nil {
 		l.hash = binary.LittleEndian.Uint64(b)
+	}
+}
+
+func (l *loader) closed() {
+	for n := l.number(maxClosedTopics, "closed topics"); n > 0 && l.err == nil; n-- {
+		topic := timer.TopicID(l.number(1<<32-1, "topic"))
+		if l.t.Closed(topic) {
+			l.fail("topic %d is closed twice", topic)
+		}
+		l.t.closedTopics.add(tombstone{topic, int64(l.number(timer.MaxMs, "closing time"))})
+	}
+}
+
+func (l *loader) leaderships() {
+	for n := l.number(maxLeaderships, "reigns"); n > 0 && l.err == nil; n-- {
+		from := l.number(1<<64-1, "first fence")
+		l.t.terms = append(l.t.terms, leadership{from, l.number(1<<64-1, "owner")})
 	}
 }
 
@@ -226,11 +247,7 @@ func (l *loader) record() bool {
 		l.timer(kind == recordRun)
 	case recordFree:
 		_, s := l.slot()
-		next := uint32(l.number(uint64(l.t.slots.High), "next free"))
-		if l.err == nil {
-			*s = slab.Slot{Ref: next, Rev: 1} // rev 1 marks the slot as seen until finish
-			l.unused++
-		}
+		l.free(s, uint32(l.number(uint64(l.t.slots.High), "next free")))
 	case recordSuccessor:
 		l.successor()
 	case recordArray:
@@ -264,10 +281,20 @@ func (l *loader) slot() (timer.Handle, *slab.Slot) {
 	return h, s
 }
 
+func (l *loader) free(s *slab.Slot, next uint32) {
+	if l.err == nil {
+		*s = slab.Slot{Ref: next, Rev: 1} // rev 1 marks the slot as seen until finish
+		l.unused++
+	}
+}
+
+// skips reports whether a slot's timer is not loaded.
+func (l *loader) skips(h timer.Handle) bool { return l.child != nil && !l.child.has(h) }
+
 func (l *loader) timer(hasRun bool) {
 	t := l.t
 	h, s := l.slot()
-	seq := l.number(t.seq, "sequence")
+	seq := l.number(l.lastSeq, "sequence")
 	attempts := l.number(slab.LowMask, "attempts")
 	when := l.number(timer.MaxMs, "time")
 	marks := l.number(slab.LowMask, "marks")
@@ -284,17 +311,29 @@ func (l *loader) timer(hasRun bool) {
 	if l.err != nil {
 		return
 	}
-	callback := l.targets[target]
-	v.Target = t.content.Intern(callback)
-	made.Topic = t.topics.retain(topic)
-	made.Ref = t.content.Put(h, &v)
-	t.naming.read(h, v.Rest)
+	skips := l.skips(h)
+	if !skips {
+		callback := l.targets[target]
+		v.Target = t.content.Intern(callback)
+		made.Topic = t.topics.retain(topic)
+		made.Ref = t.content.Put(h, &v)
+		t.naming.read(h, v.Rest)
+	}
 	if hasRun {
 		l.run(h, &made)
 	}
+	var place link
 	if made.Chained() {
-		newer := timer.Handle(l.number(uint64(t.slots.High), "newer of an id"))
-		t.chains[h] = link{newer: newer, older: timer.Handle(l.number(uint64(t.slots.High), "older of an id"))}
+		place.newer = timer.Handle(l.number(uint64(t.slots.High), "newer of an id"))
+		place.older = timer.Handle(l.number(uint64(t.slots.High), "older of an id"))
+	}
+	if skips {
+		t.freeAttempt(h, &made)
+		l.free(s, 0)
+		return
+	}
+	if made.Chained() {
+		t.chains[h] = place
 	}
 	*s = made
 }
@@ -340,7 +379,7 @@ func (l *loader) successor() {
 	target := uint32(l.number(1<<32-1, "target"))
 	v := content.Blob{Flags: l.byte()}
 	body := l.bytes(int(l.number(maxBody, "body")))
-	if l.err != nil {
+	if l.err != nil || l.skips(h) {
 		return
 	}
 	t.slots.Extend(h)
@@ -362,6 +401,10 @@ func (l *loader) array() {
 	h := timer.Handle(l.number(uint64(t.slots.High), "handle"))
 	flags := l.byte()
 	if l.err != nil {
+		return
+	}
+	if l.skips(h) {
+		l.skipArray(flags)
 		return
 	}
 	t.slots.Extend(h)
@@ -400,6 +443,16 @@ func (l *loader) array() {
 		}
 		t.parts[key] = h
 	}
+}
+
+// skipArray reads the rest of the array of a timer that is not loaded.
+func (l *loader) skipArray(flags byte) {
+	if flags&arrayCollects == 0 {
+		return
+	}
+	l.number(timer.MaxCollectMax, "count")
+	l.bytes(int(l.number(maxBody, "payloads")))
+	l.bytes(int(l.number(maxBody, "names")))
 }
 
 func (l *loader) run(h timer.Handle, s *slab.Slot) {

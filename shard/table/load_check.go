@@ -9,9 +9,12 @@ import (
 // index, wheel and sums.
 func (l *loader) finish() {
 	t := l.t
-	if l.records != t.slots.High || l.unused != t.slots.Unused {
+	if l.records != t.slots.High || l.child == nil && l.unused != t.slots.Unused {
 		l.fail("%d slots, %d free; the header says %d and %d", l.records, l.unused, t.slots.High, t.slots.Unused)
 		return
+	}
+	if l.child != nil {
+		l.freeOthers()
 	}
 	l.checkFree()
 	for h := timer.Handle(1); h <= t.slots.High && l.err == nil; h++ {
@@ -21,11 +24,17 @@ func (l *loader) finish() {
 		} else {
 			l.enter(h, s)
 			t.place(h, s)
+			if state := s.State(); t.foreign(h) && (state == timer.Done || state == timer.Cancelled) {
+				l.foreignOver++
+			}
 		}
 		t.endUpdate(h, s)
 	}
 	if l.err == nil {
-		l.checkFinished()
+		l.checkFinished(&t.finished, t.topics.totals[timer.Done]+t.topics.totals[timer.Cancelled])
+	}
+	if l.err == nil && t.leaving != nil {
+		l.checkFinished(&t.leaving.finished, l.foreignOver)
 	}
 	if l.err == nil {
 		l.checkChains()
@@ -64,12 +73,11 @@ func (l *loader) enter(h timer.Handle, s *slab.Slot) {
 	t.ids.Insert(t.idHash(topic, id), uint32(h))
 }
 
-func (l *loader) checkFinished() {
+func (l *loader) checkFinished(f *finished, total int64) {
 	t := l.t
-	total := t.topics.totals[timer.Done] + t.topics.totals[timer.Cancelled]
 	var n, bytes int64
 	last := timer.Handle(0)
-	for h := t.finished.oldest; h != 0; {
+	for h := f.oldest; h != 0; {
 		s := t.slots.At(h)
 		if state := s.State(); n >= total || state != timer.Done && state != timer.Cancelled || timer.Handle(t.attempts.At(s.Attempt).Older) != last {
 			l.fail("list of finished timers is broken at handle %d", h)
@@ -79,8 +87,8 @@ func (l *loader) checkFinished() {
 		bytes += t.finishedCost(h, s)
 		last, h = h, timer.Handle(t.attempts.At(s.Attempt).Newer)
 	}
-	if n != total || bytes != t.finished.bytes || last != t.finished.newest {
-		l.fail("%d timers of %d bytes are finished, %d and %d were expected", n, bytes, total, t.finished.bytes)
+	if n != total || bytes != f.bytes || last != f.newest {
+		l.fail("%d timers of %d bytes are finished, %d and %d were expected", n, bytes, total, f.bytes)
 	}
 }
 

@@ -28,7 +28,7 @@ func (t *timers) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 	v := t.content.View(s.Ref)
 	m := &timer.Timer{
 		Topic: t.topics.rows[s.Topic].id, ID: string(v.ID),
-		Seq: s.Seq(), Tag: v.Tag, Version: v.Version,
+		Seq: s.Seq(), Origin: t.originOf(s.Seq()), Tag: v.Tag, Version: v.Version,
 		State: s.State(), Reason: s.Reason(), CancelRequested: s.Cancelled(), Paused: s.Paused(),
 		CreatedMs: v.CreatedMs, UpdatedMs: v.UpdatedMs,
 		LatenessMs: -1, Attempts: s.Attempts(), AskedMs: v.AskedMs,

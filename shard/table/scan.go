@@ -41,7 +41,7 @@ func (t *timers) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) 
 	for ; budget > 0 && from < t.slots.High; budget-- {
 		from++
 		s := t.slots.At(from)
-		if s.Topic != row || s.State() == 0 || !wants(q, top.Hides, from, s) {
+		if s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, top.Hides, from, s) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); ok && top.mayTake(ms) {
@@ -209,7 +209,7 @@ func (t *timers) found(h timer.Handle, q *timer.Query) *timer.Timer {
 		return t.CopyWith(h, !q.WithoutPayload)
 	}
 	s := t.get(h)
-	m := &timer.Timer{Topic: t.topics.rows[s.Topic].id, ID: string(t.content.View(s.Ref).ID), Seq: s.Seq(), State: s.State(), Spec: timer.Spec{DueMs: t.dueMs(s)}, Short: true}
+	m := &timer.Timer{Topic: t.topics.rows[s.Topic].id, ID: string(t.content.View(s.Ref).ID), Seq: s.Seq(), Origin: t.originOf(s.Seq()), State: s.State(), Spec: timer.Spec{DueMs: t.dueMs(s)}, Short: true}
 	if m.State.Over() && s.Attempt != 0 {
 		m.EndedMs = t.attempts.At(s.Attempt).EndedMs()
 	}
@@ -238,7 +238,7 @@ func (r both) Take(bytes int) bool { return r.a.Take(bytes) && r.b.Take(bytes) }
 func (t *timers) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
 		from++
-		if t.slots.At(from).State() == timer.Leased {
+		if t.slots.At(from).State() == timer.Leased && !t.foreign(from) {
 			fn(from)
 		}
 	}
@@ -252,7 +252,7 @@ func (t *timers) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Ha
 	for ; budget > 0 && from < t.slots.High; budget-- {
 		from++
 		s := t.slots.At(from)
-		if state := s.State(); state == timer.Leased || state == timer.Scheduled && s.Attempts() > 0 {
+		if state := s.State(); (state == timer.Leased || state == timer.Scheduled && s.Attempts() > 0) && !t.foreign(from) {
 			fn(from)
 		}
 	}
@@ -278,7 +278,7 @@ func (t *timers) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget,
 	for ; budget > 0 && at.From < high && len(marks) < limit; budget-- {
 		at.From++
 		s := t.slots.At(at.From)
-		if s.Topic != row || s.State() == 0 || s.Seq() > at.Seq || !wants(q, hides, at.From, s) {
+		if s.Topic != row || s.State() == 0 || t.foreign(at.From) || s.Seq() > at.Seq || !wants(q, hides, at.From, s) {
 			continue
 		}
 		if _, ok := t.selects(q, s); ok {
@@ -293,7 +293,7 @@ func (t *timers) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget,
 
 func (t *timers) refOf(hides Hides, h timer.Handle, s *slab.Slot) timer.Ref {
 	v := t.content.View(s.Ref)
-	m := timer.Ref{ID: string(v.ID), Seq: s.Seq(), Tag: v.Tag, Version: v.Version, DueMs: t.dueMs(s)}
+	m := timer.Ref{ID: string(v.ID), Seq: s.Seq(), Origin: t.originOf(s.Seq()), Tag: v.Tag, Version: v.Version, DueMs: t.dueMs(s)}
 	switch s.State() {
 	case timer.Scheduled:
 		m.NextMs, m.Paused = s.When(), s.Paused()
@@ -331,7 +331,7 @@ func (t *timers) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer
 		if s.State() != timer.Scheduled && (s.State() != timer.Leased || hides == nil || !hides(from)) {
 			continue
 		}
-		if s.Paused() { // nobody knows when
+		if s.Paused() || t.foreign(from) { // nobody knows when
 			continue
 		}
 		if id := t.topics.rows[s.Topic].id; id == CanaryTopic || topics != nil && !topics[id] {

@@ -13,7 +13,8 @@ import (
 // The format of a table's snapshot (docs/formats/snapshot.md).
 const (
 	snapshotMagic   = "CTBL"
-	snapshotVersion = 7
+	snapshotVersion = 8
+	neverDivided    = 7 // without division; still written by a table that never was
 	neverRestored   = 6 // without leastVersion; still written if that is 0
 	noDeliveries    = 5 // without deliveries; still written if there are none
 )
@@ -125,7 +126,9 @@ func (s *Snapshot) keep(h timer.Handle) {
 func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 	format := byte(snapshotVersion)
 	switch {
+	case t.division.shards != 0:
 	case t.leastVersion != 0:
+		format = neverDivided
 	case len(t.deliveries.of) == 0:
 		format = noDeliveries
 	default:
@@ -136,19 +139,10 @@ func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 		uint64(t.id), uint64(t.clockMs), t.seq, t.fence,
 		uint64(t.slots.High), uint64(t.slots.Free), uint64(t.slots.Unused),
 		uint64(t.finished.oldest), uint64(t.finished.newest), uint64(t.finished.bytes),
-		uint64(len(t.tombs)),
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	for _, tomb := range t.tombs {
-		dst = binary.AppendUvarint(dst, uint64(tomb.topic))
-		dst = binary.AppendUvarint(dst, uint64(tomb.atMs))
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(t.terms)))
-	for _, r := range t.terms {
-		dst = binary.AppendUvarint(dst, r.from)
-		dst = binary.AppendUvarint(dst, r.owner)
-	}
+	dst = t.leaderships.append(t.closedTopics.append(dst))
 	dst = binary.AppendUvarint(dst, uint64(t.restamped))
 	if format > noDeliveries {
 		dst = t.deliveries.append(dst)
@@ -156,7 +150,28 @@ func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 	if format > neverRestored {
 		dst = binary.AppendUvarint(dst, uint64(t.leastVersion))
 	}
+	if format > neverDivided {
+		dst = t.division.append(dst)
+	}
 	return binary.LittleEndian.AppendUint64(append(dst, HashVersion), hash)
+}
+
+func (c *closedTopics) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(c.tombs)))
+	for _, tomb := range c.tombs {
+		dst = binary.AppendUvarint(dst, uint64(tomb.topic))
+		dst = binary.AppendUvarint(dst, uint64(tomb.atMs))
+	}
+	return dst
+}
+
+func (l *leaderships) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(l.terms)))
+	for _, r := range l.terms {
+		dst = binary.AppendUvarint(dst, r.from)
+		dst = binary.AppendUvarint(dst, r.owner)
+	}
+	return dst
 }
 
 func (d *deliveries) append(dst []byte) []byte {

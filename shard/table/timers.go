@@ -20,6 +20,7 @@ type timers struct {
 	chainRoom room
 	naming    outcomeTopics
 	collections
+	division
 }
 
 func newTimers() timers {
@@ -33,12 +34,12 @@ func (t *timers) Len() int { return int(t.slots.High) - t.slots.Unused }
 // visits.
 func (t *timers) LastHandle() timer.Handle { return t.slots.High }
 
-// get returns the slot of a handle, or nil if it holds no timer.
+// get returns the slot of a handle, or nil if it holds no timer, or a foreign one.
 func (t *timers) get(h timer.Handle) *slab.Slot {
 	if h == 0 || h > t.slots.High {
 		return nil
 	}
-	if s := t.slots.At(h); s.State() != 0 {
+	if s := t.slots.At(h); s.State() != 0 && !t.foreign(h) {
 		return s
 	}
 	return nil
@@ -78,7 +79,7 @@ func (t *timers) Find(topic timer.TopicID, id []byte) timer.Handle {
 	}
 	return timer.Handle(t.ids.Find(t.idHash(topic, id), func(n uint32) bool {
 		s := t.slots.At(timer.Handle(n))
-		return s.Topic == row && string(t.content.View(s.Ref).ID) == string(id)
+		return s.Topic == row && string(t.content.View(s.Ref).ID) == string(id) && !t.foreign(timer.Handle(n))
 	}))
 }
 
@@ -93,6 +94,9 @@ func (t *timers) dueMs(s *slab.Slot) int64 {
 }
 
 func (t *timers) wakeMs(h timer.Handle, s *slab.Slot) (ms int64, in bool) {
+	if t.foreign(h) {
+		return 0, false
+	}
 	switch s.State() {
 	case timer.Scheduled:
 		at, v := s.When(), t.content.View(s.Ref)

@@ -45,7 +45,7 @@ func (u *updater) endUpdate(h timer.Handle, s *slab.Slot) {
 // countSlot adds by to the counts of the slot's topic and state.
 func (u *updater) countSlot(h timer.Handle, s *slab.Slot, by int64) {
 	state := s.State()
-	if state == 0 {
+	if state == 0 || u.foreign(h) {
 		return
 	}
 	u.topics.count(s.Topic, state, by)
@@ -153,7 +153,7 @@ func (u *updater) drop(h timer.Handle) {
 // longer name it.
 func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 	if s.State() == timer.Done || s.State() == timer.Cancelled {
-		u.finished.remove(u, h, s)
+		u.finishedOf(h).remove(u, h, s)
 	}
 	u.wheel.Remove(wheel.Handle(h))
 	u.dropArray(h, s)
@@ -221,7 +221,7 @@ func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed 
 			return removed, h - 1
 		}
 		work--
-		if s := u.slots.At(h); s.State() != 0 && s.Topic == row {
+		if s := u.slots.At(h); s.State() != 0 && s.Topic == row && !u.foreign(h) {
 			if s.State() == timer.Scheduled || s.State() == timer.Leased {
 				removed++
 			}

@@ -50,7 +50,7 @@ func (t *timetable) waitsForRetry(h timer.Handle, s *slab.Slot) bool {
 // countWait counts a timer that has its place in the wheel, if it waits there for its next
 // attempt.
 func (t *timetable) countWait(h timer.Handle, s *slab.Slot) {
-	if t.waitsForRetry(h, s) {
+	if t.waitsForRetry(h, s) && !t.foreign(h) {
 		t.setWait(h, s)
 	}
 }

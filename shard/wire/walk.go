@@ -15,6 +15,7 @@ const (
 	markLeased = 1 << iota
 	markNoURL
 	markPaused
+	markOrigin // the shard that gave the number follows
 
 	markFlags = 1<<iota - 1
 )
@@ -78,6 +79,9 @@ func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 		if m.Paused {
 			flags |= markPaused
 		}
+		if m.Origin != 0 {
+			flags |= markOrigin
+		}
 		dst = encoding.AppendBlock(dst, m.ID)
 		dst = binary.AppendUvarint(dst, m.Seq)
 		dst = binary.AppendUvarint(dst, uint64(m.Tag))
@@ -85,6 +89,9 @@ func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 		dst = append(dst, flags)
 		dst = binary.AppendVarint(dst, m.DueMs)
 		dst = binary.AppendVarint(dst, m.NextMs)
+		if m.Origin != 0 {
+			dst = binary.AppendUvarint(dst, uint64(m.Origin))
+		}
 	}
 	return dst
 }
@@ -105,6 +112,9 @@ func DecodeRefs(b []byte) (marks []timer.Ref, next timer.ScanCursor, err error) 
 		}
 		m.Leased, m.NoURL, m.Paused = flags&markLeased != 0, flags&markNoURL != 0, flags&markPaused != 0
 		m.DueMs, m.NextMs = r.Varint(), r.Varint()
+		if flags&markOrigin != 0 {
+			m.Origin = timer.ShardID(r.Number(1<<32-1, "origin"))
+		}
 		marks = append(marks, m)
 	}
 	if err := r.Close(); err != nil {

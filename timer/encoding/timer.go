@@ -16,8 +16,7 @@ const (
 	timerPaused
 	// TimerCollects: how many payloads the array has, and whether it is full, are last.
 	TimerCollects
-
-	timerFlags = 1<<iota - 1
+	TimerOrigin // the shard that gave the number is last
 )
 
 func AppendTimer(dst []byte, t *timer.Timer) []byte {
@@ -48,6 +47,9 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	if t.Collected != 0 {
 		flags |= TimerCollects
 	}
+	if t.Origin != 0 {
+		flags |= TimerOrigin
+	}
 	if t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0 {
 		flags |= timerMade
 	}
@@ -72,6 +74,9 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	}
 	if t.Collected != 0 {
 		dst = AppendCollected(dst, int(t.Collected), t.Full)
+	}
+	if t.Origin != 0 {
+		dst = binary.AppendUvarint(dst, uint64(t.Origin))
 	}
 	return dst
 }
@@ -108,9 +113,6 @@ func (r *Reader) Timer() *timer.Timer {
 		r.Fail("unknown state or reason")
 	}
 	flags := r.Byte()
-	if flags&^timerFlags != 0 {
-		r.Fail("unknown flags of a timer")
-	}
 	t.CancelRequested = flags&TimerCancelRequested != 0
 	t.Successor = flags&timerSuccessor != 0
 	t.Paused = flags&timerPaused != 0
@@ -136,6 +138,9 @@ func (r *Reader) Timer() *timer.Timer {
 	if flags&TimerCollects != 0 {
 		word := r.Number(timer.MaxCollectMax<<1|1, "collected")
 		t.Collected, t.Full = uint16(word>>1), word&1 != 0
+	}
+	if flags&TimerOrigin != 0 {
+		t.Origin = timer.ShardID(r.Number(1<<32-1, "origin"))
 	}
 	return t
 }
