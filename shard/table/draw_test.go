@@ -179,6 +179,7 @@ func (g *modelHarness) item(b *Batch) step {
 	switch g.pick(8) {
 	default:
 		c := g.randomCommand()
+		g.belong(c)
 		g.drawn = c
 		b.Command(c)
 		return func() (timer.Code, *modelTimer) { return g.model.command(c) }
@@ -298,6 +299,7 @@ func (g *modelHarness) followUp(b *Batch) func(end timer.State) {
 	}
 	c := &timer.Command{Kind: timer.Add, Topic: timer.TopicID(1 + g.pick(2)), ID: fmt.Sprint("outcome-", g.pick(20)), Content: 77, Tag: uint32(g.pick(1 << 30))}
 	c.Spec = &timer.Spec{DueMs: g.now, OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{}, Labels: []string{timer.OutcomeLabel}}
+	g.belong(c)
 	b.FollowUp(c)
 	return func(end timer.State) {
 		if end != timer.Done && end != timer.Dead {

@@ -62,6 +62,7 @@ func (g *modelHarness) checkTold() {
 			}
 			continue
 		}
+		w.timer.Origin = g.originOf(w.timer.Seq)
 		got, err := DecodeHistoryEnd(e.Body)
 		if err != nil || got.ByAttempt != w.byAttempt || !reflect.DeepEqual(*got.Timer, w.timer) {
 			g.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)

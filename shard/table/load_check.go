@@ -118,8 +118,8 @@ func (l *loader) checkChain(first timer.Handle, s *slab.Slot) (met int) {
 	t, g := l.t, &sameID{first: first}
 	behind, alone := true, 0 // alone: live ones that do not collect
 	for last, h := timer.Handle(0), first; h != 0; last, h = h, t.chains[h].older {
-		o := t.get(h)
-		if o == nil || !o.Chained() || t.chains[h].newer != last || t.chains[h].of != nil || o.Topic != s.Topic ||
+		o := t.slots.At(h)
+		if o.State() == 0 || !o.Chained() || t.chains[h].newer != last || t.chains[h].of != nil || o.Topic != s.Topic ||
 			string(t.content.View(o.Ref).ID) != string(t.content.View(s.Ref).ID) {
 			l.fail("timers of one id are broken at handle %d", h)
 			return met
