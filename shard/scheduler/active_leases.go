@@ -49,6 +49,7 @@ type activeLease struct {
 	attempt  delivery.Outcome // how the call ended
 	until    time.Duration    // reporting: when to give up, monotonic
 	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
+	moved    *Scheduler       // of the child, that has the lease now; nil: it is this one's
 	call     *batchCall       // which it shares with other timers, until that starts; else nil
 }
 
@@ -341,6 +342,10 @@ func (al *activeLeases) callEnded(f *activeLease, a delivery.Outcome, stopped bo
 
 // ended judges a call that has ended, or reports it if this node leads no more.
 func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
+	if f.moved != nil && f.moved.leases.leader != al.leader {
+		f.endedElsewhere(a)
+		return
+	}
 	if al.byTimer[f.handle] != f {
 		return // its timer was dropped, or has another lease
 	}

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"carillon/internal/delivery"
@@ -280,6 +282,10 @@ func (a *acked) add(fence uint64) {
 		a.next = (a.next + 1) % maxAcked
 	}
 	a.set[fence] = struct{}{}
+}
+
+func (a *acked) clone() acked {
+	return acked{last: slices.Clone(a.last), next: a.next, set: maps.Clone(a.set)}
 }
 
 func (a *acked) has(fence uint64) bool {

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"carillon/internal/delivery"
@@ -98,6 +100,9 @@ func (lr *leaseReports) reportOf(f *activeLease) *Report {
 // judge proposes the outcome in a report if the table has its lease. over: the lease is
 // over, so the sender need not repeat the report.
 func (lr *leaseReports) judge(r *Report) (over bool) {
+	if lr.table.Foreign(r.Handle) {
+		return false // the child's leader knows
+	}
 	h, a := r.Handle, &r.Attempt
 	endBy(a, lr.now.WallMs, false)
 	d := lr.table.Due(h)
@@ -123,4 +128,117 @@ func (lr *leaseReports) end(h timer.Handle, fence uint64) {
 	if f := lr.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
 		lr.leases.over(f)
 	}
+}
+
+// A shard's timers have left for its child (../division.go). To the child this process is a former
+// leader: the child's scheduler on this node takes over what is known of their leases, and reports.
+// No call is made again, and no limit forgets what it has lent.
+
+// departure is what a scheduler hands over to the child's.
+type departure struct {
+	leases  []*activeLease
+	carried map[timer.Handle]carriedLease // consumers' leases that count at limits
+	acked   acked
+}
+
+// Leave hands the leases of timers that are foreign now over to the scheduler of the child. Changes
+// that wait for one of them go on. Cost: O(leases), and that of ReviewDropped.
+func (s *Scheduler) Leave(child *Scheduler) {
+	d := departure{acked: s.consumers.acked.clone()}
+	for _, h := range s.leases.handles() {
+		f := s.leases.byTimer[h]
+		if !s.table.Foreign(h) {
+			continue
+		}
+		delete(s.leases.byTimer, h)
+		s.leases.releaseOps(f)
+		switch f.phase {
+		case proposed, held:
+			f.permit.Cancel()
+			f.phase, f.attempt = reporting, delivery.Outcome{NotSent: true}
+		case returned:
+			f.phase, f.attempt = reporting, delivery.Outcome{NotSent: true}
+		case ended:
+			f.phase = reporting
+		}
+		s.topics.landed(f.queue)
+		s.keys.freed(f)
+		f.moved = child
+		d.leases = append(d.leases, f)
+	}
+	d.carried = s.limits.depart()
+	s.out.leave()
+	if s.active {
+		s.keys.reviewDropped(0, 0)
+	}
+	child.env.Post(func(stopped bool) {
+		if !stopped {
+			child.take(d)
+		}
+	})
+}
+
+// take takes over what Leave hands over.
+func (s *Scheduler) take(d departure) {
+	for _, f := range d.leases {
+		if s.leases.byTimer[f.handle] != nil { // a leader of the child, this one, has another
+			s.limits.uncount(f)
+			continue
+		}
+		s.leases.byTimer[f.handle] = f
+		switch {
+		case f.phase != reporting: // its call runs
+		case s.active:
+			s.leases.ended(f, &f.attempt)
+		default:
+			s.reports.begin(f, f.attempt)
+		}
+	}
+	for h, c := range d.carried {
+		s.limits.carriedOver[h] = c
+	}
+	if s.consumers.acked.set == nil {
+		s.consumers.acked = d.acked
+	}
+	s.env.Wake()
+}
+
+// endedElsewhere passes the end of a call on to the scheduler that has its lease now.
+func (f *activeLease) endedElsewhere(a *delivery.Outcome) {
+	end := *a
+	f.moved.env.Post(func(stopped bool) {
+		if !stopped {
+			f.moved.leases.ended(f, &end)
+			f.moved.env.Wake()
+		}
+	})
+}
+
+// leave drops the outcomes of foreign timers. Those of leases have left with these.
+func (o *outcomes) leave() {
+	o.outcomes = slices.DeleteFunc(o.outcomes, func(i outcomeItem) bool { return o.table.Foreign(i.Handle) })
+}
+
+// depart stops counting the leases of foreign timers here, and returns those of consumers, which
+// count on.
+func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
+	left := map[timer.Handle]carriedLease{}
+	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
+		for _, h := range slices.Sorted(maps.Keys(all)) {
+			if !tl.table.Foreign(h) {
+				continue
+			}
+			c := all[h]
+			delete(all, h)
+			if end, held := tl.consumers.byTimer[h]; held {
+				c.until = end.end
+			}
+			if c.until == 0 {
+				c.limit.end(tl.now.Mono, true)
+				continue
+			}
+			left[h] = c
+		}
+	}
+	return left
 }
