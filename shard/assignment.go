@@ -95,7 +95,11 @@ func (r *replica) applyAssignment(row *Assignment) {
 	if me == nil { // to be removed, but the move needs the votes of most founders
 		me = placement.On(row.FirstMembers(), r.w.host.cfg.Node)
 	}
-	if r.id == 0 && me != nil && me.Replica > r.tombstone {
+	if row.From != 0 {
+		parent := r.w.host.shard(row.From)
+		parent.g.w.box.post(childRow{parent, *row}) // which bears the first replicas
+	}
+	if r.id == 0 && me != nil && me.Replica > r.tombstone && !(row.From != 0 && me.Replica == firstReplica(row, me.Node)) {
 		r.create(me.Replica)
 	}
 	if r.raft != nil {
@@ -115,7 +119,7 @@ func (r *replica) applyAssignment(row *Assignment) {
 // whose votes it would need know that.
 func (r *replica) create(replica uint64) {
 	m := record.Mark{Replica: replica, Conf: &pb.ConfState{}}
-	if f := placement.On(r.membership.row.FirstMembers(), nodeOf(replica)); f != nil && f.Replica == replica {
+	if f := placement.On(r.membership.row.FirstMembers(), nodeOf(replica)); f != nil && f.Replica == replica && r.membership.row.From == 0 {
 		m.Index, m.Term, m.Epoch = foundingIndex, foundingTerm, 1
 		for _, member := range r.membership.row.FirstMembers() {
 			if member.Learner {
@@ -125,13 +129,7 @@ func (r *replica) create(replica uint64) {
 			}
 		}
 	}
-	r.place(m)
-	r.written.end = m.Index
-	r.written.hard = record.HardState{Commit: m.Index, Term: m.Term}
-	r.store.hard = &pb.HardState{Term: new(r.written.hard.Term), Vote: new(r.written.hard.Vote), Commit: new(r.written.hard.Commit)}
-	r.store.snapshot = func() (*pb.Snapshot, error) { return r.snapshots.offer(r) }
-	if err := r.newRaft(); err != nil {
-		r.w.host.fail(err)
+	if !r.begin(m) {
 		return
 	}
 	r.w.append(appended{group: r, create: &m, sync: true})
@@ -139,6 +137,20 @@ func (r *replica) create(replica uint64) {
 		_ = r.raft.Campaign()
 	}
 	r.w.touchNext(r) // recovery calls this outside of a turn
+}
+
+// begin makes this node's replica, of which nothing is in the log.
+func (r *replica) begin(m record.Mark) bool {
+	r.place(m)
+	r.written.end = m.Index
+	r.written.hard = record.HardState{Commit: m.Index, Term: m.Term}
+	r.store.hard = &pb.HardState{Term: new(r.written.hard.Term), Vote: new(r.written.hard.Vote), Commit: new(r.written.hard.Commit)}
+	r.store.snapshot = func() (*pb.Snapshot, error) { return r.snapshots.offer(r) }
+	if err := r.newRaft(); err != nil {
+		r.w.host.fail(err)
+		return false
+	}
+	return true
 }
 
 // remove gives up this node's replica: its id is used up and its state is deleted. Calls that it

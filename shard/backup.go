@@ -30,11 +30,14 @@ type State struct {
 // caller then asks again later.
 func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
-	err := f.h.read(id, false, func(int) bool {
+	if f.h.resolve(id) != f.h.group(id) { // it is yet to be divided from that one
+		return nil, timer.NotLeaderError{}
+	}
+	err := f.h.read(id, false, func(*timerShard, int) bool {
 		r := f.h.group(id)
 		if r.files.newest >= index && r.files.sendable() {
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.newest, Term: r.files.newestTerm}
-		} else if run := r.w.snapshot; run == nil || run.group != r || run.mark.Index < index {
+		} else if run := r.w.snapshot; run == nil || run.group != r || run.child != nil || run.mark.Index < index {
 			r.snapshots.wanted = true
 		}
 		return true
@@ -89,24 +92,8 @@ func WriteRestored(fsys vfs.FS, dir string, row Assignment, state timer.Saving, 
 	replica := row.Members[0].Replica
 	m := record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Hash: state.Hash(), Epoch: row.Epoch,
 		Conf: &pb.ConfState{Voters: []uint64{replica}, AutoLeave: new(false)}}
-	meta := wal.SnapshotMeta{Shard: uint32(row.Group), Index: m.Index, Term: m.Term, Hash: m.Hash, Conf: record.AppendMark(nil, m)}
-	file, err := wal.CreateSnapshot(fsys, dir, meta)
+	meta, err := writeState(fsys, dir, row.Group, m, 0, state)
 	if err != nil {
-		state.Abort()
-		return err
-	}
-	defer file.Abort()
-	for piece, done := []byte(nil), false; !done; {
-		piece, done = state.Next(piece[:0], snapshotChunk)
-		if _, err := file.Write(piece); err != nil {
-			state.Abort()
-			return err
-		}
-	}
-	if !state.Sound() {
-		return fmt.Errorf("shard %d: what was written is not what was restored: the memory of this machine fails", row.Group)
-	}
-	if err := file.Commit(); err != nil {
 		return err
 	}
 	written, err := wal.OpenSnapshot(fsys, dir, meta.FileName())
@@ -115,4 +102,27 @@ func WriteRestored(fsys vfs.FS, dir string, row Assignment, state timer.Saving, 
 	}
 	defer written.Close()
 	return check(written)
+}
+
+// writeState writes a state as a group's first snapshot, and leaves so much of the disk free.
+func writeState(fsys vfs.FS, dir string, id timer.ShardID, m record.Mark, keepFree uint64, state timer.Saving) (wal.SnapshotMeta, error) {
+	meta := wal.SnapshotMeta{Shard: uint32(id), Index: m.Index, Term: m.Term, Hash: m.Hash, Conf: record.AppendMark(nil, m)}
+	file, err := wal.CreateSnapshot(fsys, dir, meta)
+	if err != nil {
+		state.Abort()
+		return meta, err
+	}
+	defer file.Abort()
+	file.KeepFree(keepFree)
+	for piece, done := []byte(nil), false; !done; {
+		piece, done = state.Next(piece[:0], snapshotChunk)
+		if _, err := file.Write(piece); err != nil {
+			state.Abort()
+			return meta, err
+		}
+	}
+	if !state.Sound() {
+		return meta, fmt.Errorf("shard %d: what was written is not what was there: the memory of this machine fails", id)
+	}
+	return meta, file.Commit()
 }

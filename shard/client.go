@@ -22,7 +22,7 @@ var ops = sync.Pool{New: func() any { return new(op) }}
 // newOp prepares one command. It fails if the command is not admitted (see admit) or if the worker
 // already has MaxQueued operations.
 func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
-	r := c.h.group(id)
+	r := c.h.resolve(id)
 	if err := c.h.admit(r, cmd); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room ti
 		return nil, timer.ErrOverloaded
 	}
 	o := ops.Get().(*op)
-	*o = op{shard: c.h.shard(id), cmd: cmd, brief: brief, room: room, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	*o = op{shard: r.machine.(*timerShard), asked: id, cmd: cmd, brief: brief, room: room, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	return o, nil
 }
 
@@ -82,7 +82,7 @@ func (c clients) DoAll(list []timer.Op) {
 			continue
 		}
 		own[i] = o
-		n := int(list[i].Shard) % len(c.h.workers)
+		n := o.shard.g.w.number
 		perWorker[n] = append(perWorker[n], o)
 	}
 	for n, l := range perWorker {
@@ -106,9 +106,16 @@ func (c clients) DoAll(list []timer.Op) {
 
 // read runs a linearizable read on a shard: its worker calls serve, and for a long read repeats the
 // call with a budget of slots until serve returns true.
-func (c clients) read(id timer.ShardID, long bool, serve func(budget int) bool) error {
-	wait := c.h.newWaiter(1)
-	r := &read{group: c.h.group(id), serve: serve, long: long, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
+func (c clients) read(id timer.ShardID, long bool, serve func(s *timerShard, budget int) bool) error {
+	r := c.newRead(id, serve)
+	r.long = long
+	return c.ask(r)
+}
+
+// ask submits a read and waits until it is served.
+func (c clients) ask(r *read) error {
+	r.wait = c.h.newWaiter(1)
+	wait := r.wait
 	if err := r.group.w.box.offer(r); err != nil {
 		wait.release()
 		return err
@@ -117,16 +124,39 @@ func (c clients) read(id timer.ShardID, long bool, serve func(budget int) bool) 
 	return r.err
 }
 
-// Timer reads one timer linearizably. It returns nil if there is none.
-func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
-	var found *timer.Timer
-	s := c.h.shard(id)
-	err := c.read(id, false, func(int) bool {
-		if found = s.table.Read(topic, timerID); found != nil {
-			s.scheduler.Overlay(found)
+// newRead prepares a read of the group that answers for a shard. s is nil for the meta group.
+func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int) bool) *read {
+	r := &read{asked: id, group: c.h.resolve(id), deadline: c.h.cfg.Clock.Mono() + waitLimit}
+	s, isShard := r.group.machine.(*timerShard)
+	r.serve = func(budget int) bool {
+		if isShard && s.hasLeft(id) {
+			r.left = true
+			return true
+		}
+		return serve(s, budget)
+	}
+	return r
+}
+
+// newTimerRead prepares a read of one timer.
+func (c clients) newTimerRead(id timer.ShardID, topic timer.TopicID, timerID string, found **timer.Timer) *read {
+	var r *read
+	r = c.newRead(id, func(s *timerShard, _ int) bool {
+		if to, known := s.ownerOf(id, topic, timerID); to != s.g.shard || !known {
+			r.left = true
+			return true
+		}
+		if *found = s.table.Read(topic, timerID); *found != nil {
+			s.scheduler.Overlay(*found)
 		}
 		return true
 	})
+	return r
+}
+
+// Timer reads one timer linearizably. It returns nil if there is none.
+func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (found *timer.Timer, err error) {
+	err = c.ask(c.newTimerRead(id, topic, timerID, &found))
 	return found, err
 }
 
@@ -134,13 +164,14 @@ func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*
 // slices, so that other operations need not wait for it. A timer that changes meanwhile may be
 // returned in its old or its new state.
 func (c clients) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	s, scan := c.h.shard(id), *q
-	scan.Room = table.RoomFor(q)
-	// A timer that is leased ahead of its due time is listed as scheduled.
-	top := table.TopK{Hides: s.scheduler.Hides}
+	scan := *q
+	scan.Room, scan.Only = table.RoomFor(q), c.h.half(id, q.Topic)
+	var top table.TopK
 	var from timer.Handle
 	var out []*timer.Timer
-	err := c.read(id, true, func(budget int) (done bool) {
+	err := c.read(id, true, func(s *timerShard, budget int) (done bool) {
+		// A timer that is leased ahead of its due time is listed as scheduled.
+		top.Hides = s.scheduler.Hides
 		if from, done = s.table.Scan(&scan, from, budget, &top); !done {
 			return false
 		}
@@ -250,10 +281,10 @@ func (topicsChanged) handle(w *worker) {
 // Standings returns the state of each timer of a query and the reason why it waits. It fails if
 // this node does not lead the shard.
 func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []scheduler.Standing, err error) {
-	s := c.h.shard(id)
+	s := c.h.resolve(id).machine.(*timerShard)
 	wait := c.h.newWaiter(1)
 	look := func(*worker) {
-		if !s.g.serving || !s.scheduler.Leads() {
+		if !s.g.serving || !s.scheduler.Leads() || s.hasLeft(id) {
 			err = s.g.notLeader()
 			return
 		}
@@ -289,21 +320,20 @@ func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (ma
 
 // walk is one step of a walk, which may take several turns.
 type walk struct {
-	shard *timerShard
 	query timer.Query
 	at    timer.ScanCursor
 	refs  []timer.Ref
 }
 
 func (c clients) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
-	w := &walk{shard: c.h.shard(id), query: *q, at: at}
-	w.query.After = nil
+	w := &walk{query: *q, at: at}
+	w.query.After, w.query.Only = nil, c.h.half(id, q.Topic)
 	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	return w
 }
 
-func (w *walk) step(budget int) (done bool) {
-	w.refs = w.shard.table.Walk(&w.query, w.shard.scheduler.Hides, &w.at, budget, w.query.Limit, w.refs)
+func (w *walk) step(s *timerShard, budget int) (done bool) {
+	w.refs = s.table.Walk(&w.query, s.scheduler.Hides, &w.at, budget, w.query.Limit, w.refs)
 	return len(w.refs) >= w.query.Limit || w.at.Done()
 }
 
@@ -311,9 +341,9 @@ func (w *walk) step(budget int) (done bool) {
 // the given topics count; nil means all topics.
 func (c clients) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
 	own := table.Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
-	s, at := c.h.shard(id), timer.Handle(0)
-	err := c.read(id, true, func(budget int) (done bool) {
-		at, done = s.table.Forecast(topics, s.scheduler.Hides, at, budget, &own)
+	at, only := timer.Handle(0), c.h.halves(id)
+	err := c.read(id, true, func(s *timerShard, budget int) (done bool) {
+		at, done = s.table.Forecast(topics, only, s.scheduler.Hides, at, budget, &own)
 		return done
 	})
 	if err == nil {

@@ -67,7 +67,7 @@ func (r *replica) compact() {
 // being sent a snapshot count.
 func (r *replica) behind() uint64 {
 	least := r.applied
-	if run := r.w.snapshot; run != nil && run.group == r {
+	if run := r.w.snapshot; run != nil && run.group == r && run.child == nil {
 		least = min(least, run.mark.Index)
 	}
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {

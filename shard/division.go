@@ -1,20 +1,31 @@
 package shard
 
-import "carillon/timer"
+import (
+	"math"
+	"time"
+
+	"carillon/internal/placement"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// A shard doubles (docs/adr/0067-shards-double.md). The meta group gives the child a row that says
+// from which shard it is divided. The parent's leader looks at its timers, in slices, and finds
+// those that will belong to the child; then one entry divides the table. birth.go has the rest: how
+// each replica makes the child's of the half that has left.
 
 // Grow makes room for more groups, up to so many timer shards. Those above founded are divided from
-// the shard with their number less founded; until one exists here, that shard answers for it
-// (docs/adr/0067-shards-double.md). founded = shards: none is. It may be called from any goroutine
-// once Started is closed, repeatedly, and before rows of the new groups are placed.
+// the shard with their number less founded; until one exists here, that shard answers for it.
+// founded = shards: none is. It may be called from any goroutine once Started is closed,
+// repeatedly, and before rows of the new groups are placed.
 func (h *Host) Grow(shards, founded int) {
 	h.growing.Lock()
 	defer h.growing.Unlock()
 	groups := h.all()
-	more := append([]*replica(nil), groups...)
-	for id := len(groups); id <= shards; id++ {
-		more = append(more, h.newReplica(timer.ShardID(id)))
-	}
-	if len(more) > len(groups) {
+	if more := groups[:len(groups):len(groups)]; len(more) <= shards {
+		for id := len(more); id <= shards; id++ {
+			more = append(more, h.newReplica(timer.ShardID(id)))
+		}
 		h.groups.Store(&more)
 		for _, r := range more[len(groups):] {
 			r.w.box.post(joined{r})
@@ -28,9 +39,280 @@ type joined struct{ *replica }
 
 func (j joined) handle(*worker) { j.join() }
 
-// Division returns how far a shard is with its division: how many of its timers are looked at, of
-// how many; whether the child's half has left it, and is dropped from it. Without a division all
-// are zero.
+// resolve returns the group that answers here for a shard: another one if the shard is yet to be
+// divided from that.
+func (h *Host) resolve(id timer.ShardID) *replica {
+	r := h.group(id)
+	founded := timer.ShardID(h.founded.Load())
+	if founded == 0 || id <= founded || id > 2*founded || r.public.present.Load() {
+		return r
+	}
+	if p := h.group(id - founded); p.public.present.Load() && p.public.divided.Load() < uint32(id) {
+		return p
+	}
+	return r
+}
+
+// half returns which timers of a topic belong to a shard: as long as one group has those of two,
+// each is answered its own. nil: all that the group has.
+func (h *Host) half(id timer.ShardID, topic timer.TopicID) func(timerID []byte) bool {
+	founded := timer.ShardID(h.founded.Load())
+	if founded == 0 || int(founded) == len(h.all())-1 || id > 2*founded {
+		return nil
+	}
+	p := id
+	if p > founded {
+		p -= founded
+	}
+	t, known := h.cfg.Topics.Topic(topic)
+	if h.group(p).public.divided.Load() >= uint32(p+founded) || !known {
+		return nil
+	}
+	return func(timerID []byte) bool { return timer.ShardOf(t, string(timerID), 2*int(founded)) == id }
+}
+
+// halves is half for timers of all topics; nil: all that the group has.
+func (h *Host) halves(id timer.ShardID) func(topic timer.TopicID, timerID []byte) bool {
+	if founded := int(h.founded.Load()); founded == 0 || founded == len(h.all())-1 {
+		return nil
+	}
+	of := map[timer.TopicID]func([]byte) bool{}
+	return func(topic timer.TopicID, timerID []byte) bool {
+		only, known := of[topic]
+		if !known {
+			only = h.half(id, topic)
+			of[topic] = only
+		}
+		return only == nil || only(timerID)
+	}
+}
+
+// hasLeft reports whether a shard's timers have left the group that was asked for them.
+func (s *timerShard) hasLeft(asked timer.ShardID) bool {
+	return asked != s.g.shard && s.table.DividedOf() >= int(asked)
+}
+
+// Division returns how far a shard is with its division: how many of its slots are looked at, of
+// how many; whether the child's half has left it, and is dropped from it.
 func (h *Host) Division(id timer.ShardID) (marked, total int, divided, swept bool) {
-	return 0, 0, false, false
+	s, wait := h.shard(id), h.newWaiter(1)
+	look := func(*worker) {
+		marked, total = int(s.division.at), int(s.table.LastHandle())
+		divided, swept = s.table.Leaving(), s.table.DividedOf() > 0 && !s.table.Leaving()
+	}
+	if s.g.w.box.put(&call{look, wait}, math.MaxInt) != nil {
+		wait.release()
+		return 0, 0, false, false
+	}
+	h.await(wait)
+	return marked, total, divided || swept, swept
+}
+
+// division is a leader's work on the division of its shard, and the row of the child.
+type division struct {
+	child Assignment // Group 0: none is known
+
+	at       timer.Handle // the slots up to here are looked at
+	seq      uint64       // last number when that began
+	half     []uint64     // the child's
+	begun    bool
+	ready    bool // all slots are looked at
+	proposed bool // its entry is on its way: nothing else is proposed
+
+	bearAt time.Duration // earliest time of the next attempt to make the child's replica; monotonic
+}
+
+const (
+	lookBudget  = 2048 // slots that a leader looks at in a turn
+	sweepBudget = 1024 // … and that an entry drops the foreign timers of
+)
+
+// end forgets what a leadership knew.
+func (d *division) end() { *d = division{child: d.child, bearAt: d.bearAt} }
+
+// childRow tells a shard of its child's row.
+type childRow struct {
+	shard *timerShard
+	row   Assignment
+}
+
+func (c childRow) handle(w *worker) {
+	c.shard.division.child = c.row
+	c.shard.bear()
+	w.touch(c.shard.g)
+}
+
+// divides reports whether the shard is to be divided now, and this replica leads it.
+func (s *timerShard) divides() bool {
+	c := &s.division.child
+	return s.g.serving && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group)
+}
+
+// sweeps reports whether the timers of the child can go: that is settled, so it has them.
+func (s *timerShard) sweeps() bool {
+	return s.g.serving && s.table.Leaving() && s.division.child.Settled
+}
+
+// lookForHalf looks at more slots.
+func (s *timerShard) lookForHalf() {
+	d := &s.division
+	if d.ready || !s.divides() {
+		return
+	}
+	if !d.begun {
+		d.begun, d.seq, d.at, d.half = true, s.table.LastSeq(), 0, nil
+	}
+	done, known := s.findHalf(0, &d.at, lookBudget)
+	switch {
+	case !known: // at the next tick from the start
+		d.end()
+	case done:
+		d.ready = true
+		s.g.w.touchNext(s.g)
+	default:
+		s.g.w.touchNext(s.g)
+	}
+}
+
+// findHalf notes which timers with a number above seq go to the child. known is false if it meets a
+// topic that this node has yet to learn of.
+func (s *timerShard) findHalf(seq uint64, at *timer.Handle, budget int) (done, known bool) {
+	d, of := &s.division, 2*int(s.division.child.Group-s.g.shard)
+	var topic *timer.Topic
+	known = true
+	*at, done = s.table.Newer(seq, *at, budget, func(h timer.Handle, id timer.TopicID, name []byte) {
+		if topic == nil || topic.ID != id {
+			topic, _ = s.g.w.host.cfg.Topics.Topic(id)
+		}
+		for int(h>>6) >= len(d.half) {
+			d.half = append(d.half, 0)
+		}
+		d.half[h>>6] &^= 1 << (h & 63)
+		switch {
+		case topic != nil:
+			if timer.ShardOf(topic, string(name), of) != s.g.shard {
+				d.half[h>>6] |= 1 << (h & 63)
+			}
+		case id != table.CanaryTopic && !s.g.w.host.cfg.Topics.Given(id):
+			known = false
+		}
+	})
+	return done, known
+}
+
+// proposeDivision makes the entry that divides the table, once all slots are looked at and nothing
+// is on its way. It reports whether nothing else may be proposed now.
+func (s *timerShard) proposeDivision() bool {
+	d := &s.division
+	if d.proposed {
+		return true
+	}
+	if !d.ready || s.g.takeover || s.g.transfer.to != 0 || !s.divides() {
+		return false
+	}
+	if len(s.g.pipeline.proposals) > 0 {
+		return true
+	}
+	at := timer.Handle(0)
+	if _, known := s.findHalf(d.seq, &at, math.MaxInt); !known {
+		d.end()
+		return false
+	}
+	s.batch.Reset(s.entryMs(), s.g.w.host.origin, s.g.pipeline.number+1)
+	s.batch.SetLevel(s.g.w.host.agreed())
+	s.batch.Divide(2*int(d.child.Group-s.g.shard), d.half)
+	s.items = append(s.items, item{kind: divisionItem})
+	d.proposed = true
+	s.submit()
+	return true
+}
+
+// proposeSweep drops more of the timers that have left.
+func (s *timerShard) proposeSweep() {
+	if s.sweeps() {
+		s.batch.Sweep(sweepBudget)
+		s.items = append(s.items, item{kind: divisionItem})
+	}
+}
+
+// divided handles that the table has been divided, on any replica: what is known of leases of the
+// child's timers, and what waits for these, goes over to the child.
+func (s *timerShard) divided() {
+	of, h := s.table.DividedOf(), s.g.w.host
+	h.Grow(max(of, len(h.all())-1), max(of/2, int(h.founded.Load())))
+	s.g.public.divided.Store(uint32(of))
+	s.division.end()
+	if s.table.Leaving() {
+		child := h.shard(s.g.shard + timer.ShardID(of/2))
+		s.scheduler.Leave(child.scheduler)
+		child.g.w.box.post(awaited{child.g})
+	}
+	waiting := s.waiting
+	s.waiting = nil
+	for _, o := range waiting {
+		if !s.passOn(o) {
+			s.waiting = append(s.waiting, o)
+		}
+	}
+	s.bear()
+	s.g.w.touchNext(s.g)
+}
+
+// passOn passes an operation to the shard that has its timer since this one was divided. It reports
+// false if that is this one.
+func (s *timerShard) passOn(o *op) bool {
+	if s.table.DividedOf() == 0 || o.wait == nil { // an operation of the shard itself
+		return false
+	}
+	to, known := s.ownerOfOp(o)
+	switch {
+	case !known:
+		o.answer(timer.Result{}, timer.NotLeaderError{})
+		return true
+	case to == s.g.shard || int(to) >= len(s.g.w.host.all()):
+		return false
+	}
+	next := s.g.w.host.shard(to)
+	s.g.w.queued.Add(-1)
+	next.g.w.queued.Add(1)
+	o.shard, o.asked = next, to
+	if err := next.g.w.box.put(o, math.MaxInt); err != nil {
+		o.answer(timer.Result{}, err)
+	}
+	return true
+}
+
+// ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, that on a topic to the
+// shard that was asked.
+func (s *timerShard) ownerOfOp(o *op) (id timer.ShardID, known bool) {
+	switch {
+	case !o.cmd.Kind.UpdatesLease() && o.cmd.ID != "":
+		return s.ownerOf(o.asked, o.cmd.Topic, o.cmd.ID)
+	case o.cmd.Kind.UpdatesLease() && s.table.Foreign(o.cmd.Claim.Handle):
+		return s.g.shard + timer.ShardID(s.table.DividedOf()/2), true
+	}
+	return o.asked, true
+}
+
+// ownerOf returns the shard that has a timer, for a caller that asked another one, perhaps because
+// it did not know how many there are. A topic that is not known here can be a new one: then the
+// shard is not known either.
+func (s *timerShard) ownerOf(asked timer.ShardID, topic timer.TopicID, timerID string) (id timer.ShardID, known bool) {
+	of := s.table.DividedOf()
+	if of == 0 {
+		return s.g.shard, true
+	}
+	topics := s.g.w.host.cfg.Topics
+	if t, known := topics.Topic(topic); known {
+		return timer.ShardOf(t, timerID, of), true
+	}
+	return asked, asked != s.g.shard || topics.Given(topic)
+}
+
+// firstReplica returns this node's replica of those that make the child.
+func firstReplica(row *Assignment, node uint64) uint64 {
+	if m := placement.On(row.FirstMembers(), node); m != nil && !m.Learner {
+		return m.Replica
+	}
+	return 0
 }

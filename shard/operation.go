@@ -12,6 +12,7 @@ import (
 // op is one client command on its way through a worker.
 type op struct {
 	shard    *timerShard
+	asked    timer.ShardID // that the caller named
 	cmd      *timer.Command
 	brief    bool
 	room     timer.Room     // for the timer in the result; nil: no limit
@@ -50,6 +51,9 @@ func (o *op) WaitsUntil() time.Duration { return o.deadline }
 func (o *op) Answer(r timer.Result, err error) { o.answer(r, err) }
 
 func (o *op) handle(w *worker) {
+	if o.shard.passOn(o) {
+		return
+	}
 	if o.shard.g.notLeading() && !o.shard.g.awaitsLeader() {
 		o.answer(timer.Result{}, o.shard.g.notLeader())
 		return
@@ -149,6 +153,8 @@ func (o *metaOp) handle(w *worker) {
 // read is a linearizable read. It is served when everything that was committed at its arrival is
 // applied.
 type read struct {
+	asked    timer.ShardID // that the caller named
+	left     bool          // its timers have left the group
 	group    *replica
 	serve    func(budget int) (done bool)
 	long     bool // serve is called several times, each for a slice of the work
@@ -159,6 +165,9 @@ type read struct {
 }
 
 func (r *read) answer(err error) {
+	if r.left && err == nil {
+		err = timer.NotLeaderError{}
+	}
 	r.err = err
 	r.wait.done()
 }

@@ -45,6 +45,7 @@ const (
 	takeoverItem
 	silentItem // nobody waits for its result
 	pullItem
+	divisionItem // of the division of the shard, or a sweep after it
 )
 
 // fail answers the operations of the proposals that are not applied: their outcome

@@ -27,6 +27,9 @@ func (s *timerShard) propose() {
 	if !s.g.leader || s.g.transfer.sent || s.g.pipeline.refusedUntil != 0 || len(s.g.pipeline.proposals) >= maxPipelined || s.g.pipeline.laden(s.g) {
 		return // waiting operations time out by themselves
 	}
+	if s.proposeDivision() {
+		return
+	}
 	s.batch.Reset(s.entryMs(), s.g.w.host.origin, s.g.pipeline.number+1)
 	s.batch.SetLevel(s.g.w.host.agreed())
 	s.items, s.spareItems = s.spareItems, nil
@@ -44,6 +47,7 @@ func (s *timerShard) propose() {
 		s.proposeClock()
 		if s.scheduler.KnowsTime() {
 			s.scheduler.ProposeOutcomes(&s.batch)
+			s.proposeSweep()
 			if s.g.transfer.to == 0 {
 				s.proposeCommands()
 				s.proposePulls()
@@ -55,6 +59,11 @@ func (s *timerShard) propose() {
 		s.spareItems = s.items
 		return
 	}
+	s.submit()
+}
+
+// submit hands the entry that was made to raft.
+func (s *timerShard) submit() {
 	s.g.pipeline.number++
 	s.g.w.out.operations += len(s.items)
 	s.g.w.budget.proposed += s.batch.Size()
@@ -135,6 +144,8 @@ func (s *timerShard) dropped(p *proposal) {
 			s.g.takeover = true
 		case silentItem:
 			s.scheduler.RearmAll()
+		case divisionItem:
+			s.division.proposed = false
 		}
 	}
 }

@@ -139,9 +139,9 @@ func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64,
 	perWorker := make([]pullList, len(c.h.workers))
 	all := make([]*pullRequest, len(shares))
 	for i, s := range shares {
-		t := &pullRequest{shard: c.h.shard(s.Shard), topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
+		t := &pullRequest{shard: c.h.resolve(s.Shard).machine.(*timerShard), topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 		all[i] = t
-		n := int(s.Shard) % len(c.h.workers)
+		n := t.shard.g.w.number
 		perWorker[n] = append(perWorker[n], t)
 	}
 	for n, l := range perWorker {

@@ -55,6 +55,7 @@ type replica struct {
 	snapshots  snapshots
 	leftovers  leftovers
 	turn       turnState
+	awaitUntil time.Duration // a replica is born here before, or its first leader elected; see awaited
 }
 
 // turnState is what a worker's turns have of a group.
@@ -97,6 +98,7 @@ func (r *replica) newRaft() error {
 		return fmt.Errorf("shard %d: start raft: %w", r.shard, err)
 	}
 	r.raft = node
+	r.public.present.Store(true)
 	r.election.leaderless, r.election.since = true, r.w.now.Mono
 	return nil
 }
@@ -109,7 +111,9 @@ func (r *replica) soleVoter() bool {
 // work is the group's part of a turn.
 func (r *replica) work() {
 	if r.raft == nil {
-		r.refuseAll()
+		if !r.awaitsLeader() {
+			r.refuseAll()
+		}
 		return
 	}
 	r.machine.run()

@@ -29,6 +29,7 @@ const (
 // turns, and a goroutine writes the file.
 type snapshotRun struct {
 	group  *replica
+	child  *replica // that is born of the state; nil: it is a snapshot of the group
 	mark   record.Mark
 	meta   wal.SnapshotMeta
 	state  timer.Saving
@@ -224,6 +225,10 @@ func (f snapshotFiles) removeSnapshots(id timer.ShardID, newest, before uint64) 
 }
 
 func (w *worker) snapshotDone(s *snapshotWritten) {
+	if s.run.child != nil {
+		w.birthDone(s.run, s.err)
+		return
+	}
 	w.snapshot = nil
 	r := s.run.group
 	if r.id != s.run.mark.Replica {

@@ -22,6 +22,7 @@ type replicaPublic struct {
 	takes   atomic.Bool                        // commands may come here; see Host.Takes
 	lowDisk atomic.Pointer[timer.LowDiskError] // why this leader refuses adds; nil: it does not
 	applied atomic.Uint64                      // index of the last applied entry
+	divided atomic.Uint32                      // see table.DividedOf
 }
 
 // publish updates g.public.
@@ -31,18 +32,21 @@ func (r *replica) publish() {
 	r.public.present.Store(r.raft != nil)
 	r.public.takes.Store(!r.notLeading() || r.awaitsLeader())
 	r.public.applied.Store(r.applied)
+	if s, ok := r.machine.(*timerShard); ok {
+		r.public.divided.Store(uint32(s.table.DividedOf()))
+	}
 }
 
 // Leads reports whether this node leads the group and serves.
-func (h *Host) Leads(id timer.ShardID) bool { return h.group(id).public.serves.Load() }
+func (h *Host) Leads(id timer.ShardID) bool { return h.resolve(id).public.serves.Load() }
 
 // Takes reports whether commands for the group may be sent to this node: it leads, is about to
 // serve, or will soon know the leader and name it.
-func (h *Host) Takes(id timer.ShardID) bool { return h.group(id).public.takes.Load() }
+func (h *Host) Takes(id timer.ShardID) bool { return h.resolve(id).public.takes.Load() }
 
 // Leader returns the node that leads the group, as far as this node's replica knows.
 func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
-	node = h.group(id).public.leader.Load()
+	node = h.resolve(id).public.leader.Load()
 	return node, node != 0
 }
 
@@ -56,7 +60,7 @@ func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Sync
 // Confirm makes a majority confirm that this node leads the group. It returns an applied index that
 // covers everything committed before the call.
 func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
-	err = h.read(id, false, func(int) bool {
+	err = h.read(id, false, func(*timerShard, int) bool {
 		index = h.group(id).applied
 		return true
 	})

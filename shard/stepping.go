@@ -188,15 +188,9 @@ func (d driver) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then fu
 // Ask reads one timer. then is called as by Submit.
 func (d driver) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then func(*timer.Timer, error)) {
 	var found *timer.Timer
-	s, wait := d.h.shard(id), &waiter{}
-	wait.left.Store(1)
-	r := &read{group: d.h.group(id), deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(int) bool {
-		if found = s.table.Read(topic, timerID); found != nil {
-			s.scheduler.Overlay(found)
-		}
-		return true
-	}}
-	wait.then = func() { then(found, r.err) }
+	r := d.h.newTimerRead(id, topic, timerID, &found)
+	r.wait = &waiter{then: func() { then(found, r.err) }}
+	r.wait.left.Store(1)
 	if err := r.group.w.box.offer(r); err != nil {
 		then(nil, err)
 	}
@@ -204,11 +198,10 @@ func (d driver) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then 
 
 // SubmitWalk takes a step of a walk, see Walk. then is called as by Submit.
 func (d driver) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor, then func([]timer.Ref, timer.ScanCursor, error)) {
-	wait := &waiter{}
-	wait.left.Store(1)
 	walk := d.h.newWalk(id, q, at)
-	r := &read{group: d.h.group(id), deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, long: true, serve: walk.step}
-	wait.then = func() { then(walk.refs, walk.at, r.err) }
+	r := d.h.newRead(id, walk.step)
+	r.long, r.wait = true, &waiter{then: func() { then(walk.refs, walk.at, r.err) }}
+	r.wait.left.Store(1)
 	if err := r.group.w.box.offer(r); err != nil {
 		then(nil, at, err)
 	}
@@ -309,7 +302,7 @@ func (d driver) Waiting() (events, operations, flights int) {
 func (d driver) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	t := &pullRequest{shard: d.h.shard(id), topic: topic, most: most, leaseMs: leaseMs, deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	t := &pullRequest{shard: d.h.resolve(id).machine.(*timerShard), topic: topic, most: most, leaseMs: leaseMs, deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	wait.then = func() {
 		if len(t.pulled) > 0 {
 			t.err = nil

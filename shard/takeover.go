@@ -15,6 +15,9 @@ const awaitLimit = 300 * time.Millisecond
 // awaitsLeader reports whether the group lost its leader less than awaitLimit ago. Commands then
 // wait here for the next leader, because trying other nodes would take longer.
 func (r *replica) awaitsLeader() bool {
+	if r.w.now.Mono < r.awaitUntil {
+		return r.raft == nil || !r.leader && r.election.leaderless
+	}
 	return r.raft != nil && !r.machine.prompt() && !r.leader && r.election.leaderless && r.w.now.Mono-r.election.since < awaitLimit
 }
 

@@ -21,6 +21,7 @@ type timerShard struct {
 	table     *table.Table
 	scheduler *scheduler.Scheduler
 	canary    canary
+	division  division
 
 	// Operations that wait to be proposed, and the entry that is being made of them.
 	waiting []*op
@@ -62,6 +63,7 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 		}
 	}
 	s.listen()
+	of := s.table.DividedOf()
 	if s.results, err = s.table.Apply(e.Data, want, s.results[:0]); err != nil {
 		if p != nil {
 			p.fail(timer.ErrUnknown)
@@ -78,6 +80,9 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 			s.answer(&p.items[i], &s.results[i])
 		}
 		s.spareItems, p.items = emptied(p.items), nil
+	}
+	if s.table.DividedOf() != of {
+		s.divided()
 	}
 	return s.table.Compares(), nil
 }
@@ -97,17 +102,37 @@ func (s *timerShard) hashVersion() byte  { return table.HashVersion }
 func (s *timerShard) bytes() int64       { return s.table.MemoryBytes() }
 func (s *timerShard) slots() int         { return int(s.table.LastHandle()) }
 func (s *timerShard) save() timer.Saving { return s.table.BeginSnapshot() }
-func (s *timerShard) replace(state any)  { s.setTable(state.(*table.Table)) }
 func (s *timerShard) clear()             { s.setTable(table.New(s.g.shard, 0)) }
 func (s *timerShard) prompt() bool       { return false }
 func (s *timerShard) waits() int         { return len(s.waiting) }
-func (s *timerShard) run()               { s.scheduler.Run() }
 func (s *timerShard) nextWake() int64    { return s.scheduler.NextWake() }
 func (s *timerShard) doubt()             { s.scheduler.Doubt() }
 func (s *timerShard) drain()             { s.scheduler.Drain() }
 func (s *timerShard) unstarted() int     { return s.scheduler.Unstarted() }
-func (s *timerShard) tickRemoved()       { s.scheduler.Tick() }
 func (s *timerShard) scanLeases()        { s.scheduler.ScanAgain() }
+
+func (s *timerShard) run() {
+	s.scheduler.Run()
+	s.lookForHalf()
+}
+
+func (s *timerShard) replace(state any) {
+	s.setTable(state.(*table.Table))
+	if s.table.Leaving() && s.g.raft != nil { // at a start there is nothing that could leave yet
+		s.divided()
+	}
+}
+
+func (s *timerShard) tickRemoved() {
+	s.scheduler.Tick()
+	s.bear()
+	s.expire(s.g.w.now.Mono)
+	if s.g.awaitUntil != 0 && !s.g.awaitsLeader() {
+		s.g.awaitUntil = 0
+		s.g.refuseAll()
+		s.g.publish()
+	}
+}
 
 func (s *timerShard) read(r io.Reader) (state any, hash uint64, err error) {
 	t, err := table.Load(s.g.shard, r)
@@ -118,7 +143,8 @@ func (s *timerShard) read(r io.Reader) (state any, hash uint64, err error) {
 }
 
 func (s *timerShard) hasWork() bool {
-	return s.g.takeover || len(s.waiting)+len(s.pulls) > 0 || s.scheduler.HasProposals()
+	return s.g.takeover || len(s.waiting)+len(s.pulls) > 0 || s.scheduler.HasProposals() ||
+		s.sweeps() || s.division.ready && s.divides()
 }
 
 func (s *timerShard) tick() {
@@ -128,9 +154,11 @@ func (s *timerShard) tick() {
 		s.table.Advance(s.g.w.now.WallMs, scheduler.WheelBudget)
 	}
 	s.scheduler.Tick()
+	s.bear()
 }
 
 func (s *timerShard) end() {
+	s.division.end()
 	s.scheduler.End()
 	s.g.pipeline.fail()
 	s.refusePulls()

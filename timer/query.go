@@ -23,6 +23,10 @@ type Query struct {
 	// 0: all. Room is also asked if the query is answered in the asking process; nil: it is not.
 	Bytes int
 	Room  Room
+
+	// Only is asked by the shard for the timers of which ids it answers; nil: of all. It is not
+	// sent to other nodes.
+	Only func(id []byte) bool
 }
 
 // SortKey is a timer's place in the order of the query.

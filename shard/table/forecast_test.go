@@ -45,7 +45,7 @@ func TestForecast(t *testing.T) {
 			}
 		}
 		for at, done := timer.Handle(0), false; !done; {
-			at, done = g.table.Forecast(topics, nil, at, 7, &got)
+			at, done = g.table.Forecast(topics, nil, nil, at, 7, &got)
 		}
 		if !slices.Equal(got.Buckets, want.Buckets) || got.Overdue != want.Overdue || got.Later != want.Later {
 			t.Errorf("topics %v: %+v, want %+v", topics, got, want)

@@ -77,11 +77,11 @@ func (t *timers) selects(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
 	if q.Reason != timer.NoReason && s.Reason() != q.Reason {
 		return 0, false
 	}
-	if q.IDPrefix == "" && len(q.Labels) == 0 {
+	if q.IDPrefix == "" && len(q.Labels) == 0 && q.Only == nil {
 		return sortMs, true
 	}
 	v := t.content.View(s.Ref)
-	if !bytes.HasPrefix(v.ID, []byte(q.IDPrefix)) {
+	if !bytes.HasPrefix(v.ID, []byte(q.IDPrefix)) || q.Only != nil && !q.Only(v.ID) {
 		return 0, false
 	}
 	return sortMs, hasLabels(v.Rest, q.Labels)
@@ -324,7 +324,8 @@ func (f *Forecast) Add(o *Forecast) {
 }
 
 // Forecast adds to f at most budget slots after from and returns the slot to continue after.
-func (t *timers) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer.Handle, budget int, f *Forecast) (next timer.Handle, done bool) {
+// only is asked for which timers; nil: all.
+func (t *timers) Forecast(topics map[timer.TopicID]bool, only func(timer.TopicID, []byte) bool, hides Hides, from timer.Handle, budget int, f *Forecast) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
 		from++
 		s := t.slots.At(from)
@@ -334,7 +335,8 @@ func (t *timers) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer
 		if s.Paused() || t.foreign(from) { // nobody knows when
 			continue
 		}
-		if id := t.topics.rows[s.Topic].id; id == CanaryTopic || topics != nil && !topics[id] {
+		id := t.topics.rows[s.Topic].id
+		if id == CanaryTopic || topics != nil && !topics[id] || only != nil && !only(id, t.content.View(s.Ref).ID) {
 			continue
 		}
 		ms := s.When()

@@ -1,0 +1,164 @@
+package shard
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/shard/record"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// The child of a divided shard is born on each node for itself: the parent's table is saved, as for
+// a snapshot; a goroutine loads the child's half of it as a table, which is the same on all nodes,
+// and writes that as the child's first snapshot; then the child's replica begins with it. Until the
+// parent's table is swept this can be done again after a crash. A node that was so far behind that
+// its parent's table is swept makes a replica that knows nothing, and learns from the leader: it has
+// never voted.
+//
+// Invariant: no replica of a group with Assignment.From is founded empty.
+
+// awaitBirth is how long commands wait at a node for the child's first leader.
+const awaitBirth = 2 * time.Second
+
+// awaited says that a group will have a replica here in a moment.
+type awaited struct{ *replica }
+
+func (a awaited) handle(w *worker) {
+	a.awaitUntil = w.now.Mono + awaitBirth
+	a.replica.publish()
+}
+
+// bear makes this node's replica of the child, if that is due.
+func (s *timerShard) bear() {
+	row := &s.division.child
+	h := s.g.w.host
+	if row.Group == 0 || h.group(row.Group).public.present.Load() || s.g.w.now.Mono < s.division.bearAt {
+		return
+	}
+	child, replica := h.group(row.Group), firstReplica(row, h.cfg.Node)
+	switch {
+	case replica == 0:
+	case s.g.raft != nil && s.table.DividedOf() < int(row.Group): // later
+	case s.g.raft != nil && s.table.Leaving() && !s.table.Swept():
+		s.g.w.beginBirth(s, child, replica)
+	default:
+		child.w.box.post(&born{child: child, replica: replica})
+	}
+}
+
+// beginBirth starts to save the parent's table, in place of a snapshot that is being written.
+func (w *worker) beginBirth(s *timerShard, child *replica, replica uint64) {
+	if w.snapshot != nil {
+		if w.snapshot.child != nil {
+			return
+		}
+		w.snapshot.abort()
+	}
+	s.division.bearAt = w.now.Mono + wantedRetry
+	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())) {
+		w.host.cfg.Logger.Error("no room for the half of a shard that becomes a shard; it waits", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
+		return
+	}
+	run := &snapshotRun{group: s.g, child: child, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
+	run.mark = record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Epoch: 1, Conf: &pb.ConfState{}}
+	for _, m := range s.division.child.FirstMembers() {
+		run.mark.Conf.Voters = append(run.mark.Conf.Voters, m.Replica)
+	}
+	run.state = s.table.BeginSnapshot()
+	w.snapshot = run
+	chunks, leads := run.chunks, s.g.serving
+	w.host.inBackground(func() {
+		state, err := w.host.writeChild(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
+		if err == nil {
+			child.w.box.post(&born{child: child, replica: replica, state: state, mark: run.mark, first: leads})
+		}
+		w.box.post(&snapshotWritten{run: run, done: true, err: err})
+	})
+	w.feedSnapshot()
+}
+
+// writeChild makes the child's table of the chunks of its parent's, and writes it to a file.
+func (f snapshotFiles) writeChild(run *snapshotRun, chunks <-chan []byte, took func()) (*table.Table, error) {
+	t, err := table.LoadChild(run.group.shard, run.child.shard, &chunkReader{chunks: chunks, took: took})
+	for range chunks { // after an error
+		took()
+	}
+	if err == nil && run.broken.Load() {
+		err = timer.ErrStopped
+	}
+	if err != nil {
+		return nil, err
+	}
+	run.mark.Hash = t.Hash()
+	_, err = writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, f.h.stream.SnapshotFloor(), t.BeginSnapshot())
+	return t, err
+}
+
+// chunkReader reads what a worker saves.
+type chunkReader struct {
+	chunks <-chan []byte
+	rest   []byte
+	took   func()
+}
+
+func (c *chunkReader) Read(p []byte) (int, error) {
+	for len(c.rest) == 0 {
+		chunk, more := <-c.chunks
+		if !more {
+			return 0, io.EOF
+		}
+		c.rest = chunk
+		c.took()
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// birthDone ends the parent's part.
+func (w *worker) birthDone(run *snapshotRun, err error) {
+	w.snapshot = nil
+	if err != nil && !errors.Is(err, timer.ErrStopped) {
+		w.host.cfg.Logger.Error("the half of a shard could not be made a shard; it is tried again", "shard", uint32(run.child.shard), "error", err)
+	}
+}
+
+// born passes the child's first state to its worker; nil: it learns from the leader.
+type born struct {
+	child   *replica
+	replica uint64
+	state   *table.Table
+	mark    record.Mark
+	first   bool // this node led the parent: it is the first to stand for the leadership
+}
+
+func (b *born) handle(w *worker) {
+	r := b.child
+	if r.id != 0 || r.tombstone >= b.replica || firstReplica(&r.membership.row, w.host.cfg.Node) != b.replica {
+		r.leftovers.some = true
+		return
+	}
+	if b.state == nil {
+		r.create(b.replica)
+		return
+	}
+	r.machine.replace(b.state)
+	r.files = logRetention{}
+	r.files.note(&b.mark)
+	r.files.savedAt = w.now.Mono
+	if !r.begin(b.mark) {
+		return
+	}
+	r.membership.index = b.mark.Index
+	r.written.dirty = true
+	w.append(appended{group: r, mark: true, installed: true, sync: true})
+	if b.first || r.soleVoter() {
+		r.election.at, r.election.until = max(1, w.now.Mono), w.now.Mono+awaitBirth
+		r.election.stand(r)
+	}
+	w.touchNext(r)
+}
