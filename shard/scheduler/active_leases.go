@@ -30,9 +30,9 @@ type activeLease struct {
 	fence    uint64 // of the lease; 0 until it is applied
 	queue    *destQueue
 	permit   delivery.Permit
+	key      *keyQueue // of the timer's key; nil if the topic is not serial
+	limit    *limit    // where it counts; nil if nowhere
 	phase    phase
-	key      *keyQueue        // of the timer's key; nil if the topic is not serial
-	limit    *limit           // where it counts; nil if nowhere
 	firm     bool             // no earlier timer of the key may preempt it
 	called   bool             // the call was started
 	kept     bool             // a gate delayed its timer
