@@ -221,7 +221,7 @@ func (s *timerShard) proposeDivision() bool {
 	s.batch.Reset(s.entryMs(), s.g.w.host.origin, s.g.pipeline.number+1)
 	s.batch.SetLevel(s.g.w.host.agreed())
 	s.batch.Divide(2*int(d.child.Group-s.g.shard), d.half)
-	s.items = append(s.items, item{kind: divisionItem})
+	s.items, s.spareItems = append(s.spareItems, item{kind: divisionItem}), nil
 	d.proposed = true
 	s.submit()
 	return true

@@ -31,6 +31,8 @@ type hostCluster struct {
 	mayEnd error          // the error with which a process may end itself; nil: none
 	row    Assignment
 	told   Assignment // the assignment as the reachable nodes know it
+	child  Assignment // of shard 2, which shard 1 is divided for; Group 0: it is not
+	shards int        // that the nodes know of; 0: one
 	ships  []func()
 	steps  int
 	after  func() // called after each step; nil: nothing
@@ -92,9 +94,16 @@ func (c *hostCluster) shard(i int) *replica {
 func (c *hostCluster) open(i int) {
 	r := c.hosts[i]
 	r.rows = append(soleRows(1, firstNode+uint64(i)), c.told)
+	if c.child.Group != 0 {
+		r.rows = append(r.rows, c.child)
+	}
 	r.clock = c.hosts[0].clock
 	if err := r.open(); err != nil {
 		c.fatalf("node %d does not start: %v", firstNode+i, err)
+	}
+	if c.shards == 2 {
+		r.host.Grow(2, 1)
+		r.host.Place(r.rows)
 	}
 	synctest.Wait()
 }
@@ -177,8 +186,12 @@ func (s *clusterMember) ship(to uint64, stream *SnapshotStream) error {
 
 // Settled implements Placement.
 func (s *clusterMember) Settled(id timer.ShardID, epoch uint32) {
-	if id == 1 && epoch == s.c.row.Epoch {
+	switch {
+	case id == 1 && epoch == s.c.row.Epoch:
 		s.c.row.Settled = true
+	case id == 2 && epoch == s.c.child.Epoch && !s.c.child.Settled:
+		s.c.child.Settled = true
+		s.c.tell()
 	}
 }
 
@@ -193,7 +206,10 @@ func (c *hostCluster) tell() {
 	c.told = c.row
 	for i, r := range c.hosts {
 		if r.host != nil && !c.away[i] {
-			r.host.Place([]Assignment{c.row})
+			if c.shards == 2 {
+				r.host.Grow(2, 1)
+			}
+			r.host.Place([]Assignment{c.row, c.child})
 		}
 	}
 }

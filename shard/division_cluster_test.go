@@ -1,0 +1,285 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// dividingCluster is three nodes whose shard 1 is divided, with clients that add timers.
+type dividingCluster struct {
+	*hostCluster
+	t       *testing.T
+	added   map[string]bool // acknowledged
+	open    []*pending
+	n       int
+	calls   map[string]int // started, by id and attempt
+	longest time.Duration  // that an add waited
+	begun   map[*pending]time.Duration
+}
+
+func withDividing(t *testing.T, run func(d *dividingCluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		defer func() {
+			if f := recover(); f != nil {
+				if fault, ok := f.(fault); ok {
+					t.Fatal(fault.error)
+				}
+				panic(f)
+			}
+		}()
+		d := &dividingCluster{t: t, added: map[string]bool{}, calls: map[string]int{}, begun: map[*pending]time.Duration{}}
+		d.hostCluster = newHostClusterOf(t, 3, []int{0, 1, 2}, func(_ int, cfg *Config) {
+			if d.hostCluster != nil && d.shards == 2 {
+				cfg.Shards = 2
+			}
+		})
+		defer d.end()
+		run(d)
+	})
+}
+
+// grow lets all nodes know of the second shard.
+func (d *dividingCluster) grow() {
+	d.shards = 2
+	d.tell()
+}
+
+// divide gives shard 1 a child.
+func (d *dividingCluster) divide() {
+	d.child = Assignment{Group: 2, Epoch: 1, From: 1, Members: slices.Clone(d.row.Members)}
+	d.tell()
+}
+
+// leads returns the node that leads a shard; nil: none does.
+func (d *dividingCluster) leads(id timer.ShardID) *hostHarness {
+	for i, r := range d.hosts {
+		if r.host != nil && !d.away[i] && int(id) < len(r.host.all()) && r.host.Leads(id) {
+			return r
+		}
+	}
+	return nil
+}
+
+// addSome has clients add a timer each, by the number of shards that they know.
+func (d *dividingCluster) addSome(of, timers int, delay time.Duration) {
+	for range timers {
+		d.n++
+		name := fmt.Sprint("t", d.n)
+		id := d.hosts[0].shardOfID(name, of)
+		if r := d.leads(id); r != nil {
+			cmd := timer.Command{Kind: timer.Add, Topic: 1, ID: name, Spec: &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds()}}
+			if p, err := r.submit(id, cmd); err == nil {
+				d.open = append(d.open, p)
+				d.begun[p] = r.clock.mono
+			}
+		}
+	}
+}
+
+// answers collects the answers.
+func (d *dividingCluster) answers() {
+	now := d.hosts[0].clock.mono
+	d.open = slices.DeleteFunc(d.open, func(p *pending) bool {
+		if !p.answered() {
+			return false
+		}
+		if p.op.err == nil && p.op.result.Code == timer.Created {
+			d.added[p.cmd.ID] = true
+			d.longest = max(d.longest, now-d.begun[p])
+		}
+		return true
+	})
+}
+
+// work lets time pass while clients add timers.
+func (d *dividingCluster) work(of int, rounds int) {
+	for range rounds {
+		d.addSome(of, 2, time.Hour)
+		d.tick()
+		d.answers()
+	}
+}
+
+// finish waits until both shards go on by themselves, and checks that nothing is lost, and that all
+// replicas agree.
+func (d *dividingCluster) finish() {
+	d.t.Helper()
+	for i := range d.hosts {
+		if d.hosts[i].host == nil {
+			d.open1(i)
+		}
+		d.away[i] = false
+	}
+	d.tell()
+	d.until("the child is settled", time.Minute, func() bool { d.answers(); return d.child.Settled })
+	d.tell()
+	d.until("the parent has dropped what left", time.Minute, func() bool {
+		d.answers()
+		for _, r := range d.hosts {
+			for _, id := range []timer.ShardID{1, 2} {
+				if t := r.host.shard(id).table; t.DividedOf() != 2 || t.Leaving() || r.host.group(id).raft == nil {
+					return false
+				}
+			}
+		}
+		return d.leads(1) != nil && d.leads(2) != nil
+	})
+	for range 40 { // followers get what the leaders have
+		d.tick()
+	}
+	d.answers()
+	for name := range d.added {
+		id := d.hosts[0].shardOfID(name, 2)
+		for _, other := range []timer.ShardID{1, 2} {
+			if has := d.leads(other).host.shard(other).table.Read(1, name) != nil; has != (other == id) {
+				d.t.Errorf("shard %d has %s: %v; it belongs to %d", other, name, has, id)
+			}
+		}
+	}
+	for _, id := range []timer.ShardID{1, 2} {
+		lead := d.leads(id).host.group(id)
+		for i, r := range d.hosts {
+			g := r.host.group(id)
+			if g.applied != lead.applied || g.machine.hash() != lead.machine.hash() {
+				d.t.Errorf("shard %d of node %d has state %x at entry %d, its leader %x at %d", id, firstNode+i, g.machine.hash(), g.applied, lead.machine.hash(), lead.applied)
+			}
+			if err := shardOf(g).table.Audit(false); err != nil && !shardOf(g).scheduler.Leads() {
+				d.t.Error(err)
+			}
+		}
+	}
+}
+
+func (d *dividingCluster) open1(i int) { d.hostCluster.open(i) }
+
+// TestClusterDivides: three nodes divide a shard under load.
+func TestClusterDivides(t *testing.T) {
+	withDividing(t, func(d *dividingCluster) {
+		d.work(1, 20)
+		d.grow()
+		d.work(2, 5)
+		d.divide()
+		d.work(2, 40)
+		d.work(1, 10) // clients that do not know of it
+		d.finish()
+		if len(d.added) < 100 {
+			t.Errorf("%d timers were added", len(d.added))
+		}
+		if d.longest > 500*time.Millisecond {
+			t.Errorf("an add waited %s", d.longest)
+		}
+	})
+}
+
+// TestClusterDividesWithAKillAtEachStep: whichever node ends, and at whichever step of the division,
+// the others and its next process go on.
+func TestClusterDividesWithAKillAtEachStep(t *testing.T) {
+	every := 3
+	if testing.Short() {
+		every = 17
+	}
+	steps := 0
+	for kill := -1; kill < steps; kill += every {
+		for victim := range 3 {
+			withDividing(t, func(d *dividingCluster) {
+				d.work(1, 6)
+				d.grow()
+				begin := d.steps
+				due := kill >= 0
+				d.after = func() {
+					if due && d.steps-begin >= kill {
+						due = false
+						d.crash(victim)
+					}
+				}
+				d.divide()
+				d.work(2, 15)
+				if kill < 0 {
+					steps = d.steps - begin
+				}
+				if d.hosts[victim].host == nil {
+					d.open1(victim)
+				}
+				d.work(2, 10)
+				d.finish()
+				if t.Failed() {
+					t.Fatalf("kill of node %d at step %d", firstNode+victim, kill)
+				}
+			})
+		}
+	}
+	t.Logf("%d steps", steps)
+}
+
+// TestClusterDividesWhileANodeIsAway: a follower that was away learns the child's state from the
+// leader, if the parent's was swept meanwhile; and so does one that comes in the middle.
+func TestClusterDividesWhileANodeIsAway(t *testing.T) {
+	for _, back := range []string{"divided", "swept"} {
+		withDividing(t, func(d *dividingCluster) {
+			d.work(1, 10)
+			away := 2
+			if d.leader() == d.hosts[2] {
+				away = 1
+			}
+			d.away[away] = true
+			d.grow()
+			d.divide()
+			d.until("the child is settled", time.Minute, func() bool { return d.child.Settled })
+			if back == "swept" {
+				d.tell()
+				d.until("the parent is swept", time.Minute, func() bool {
+					r := d.leads(1)
+					return r != nil && !r.host.shard(1).table.Leaving()
+				})
+			}
+			d.work(2, 10)
+			d.finish()
+		})
+	}
+}
+
+// TestClusterMakesNoCallAgain: calls run while the shard is divided and its leader changes; they
+// end, and none is made twice.
+func TestClusterMakesNoCallAgain(t *testing.T) {
+	withDividing(t, func(d *dividingCluster) {
+		started := map[string]int{}
+		for _, r := range d.hosts {
+			r.calls.onStart = func(c *fakeCall) { started[c.Job.ID]++ }
+		}
+		d.addSome(1, 20, 0)
+		d.until("the calls run", 5*time.Second, func() bool { d.answers(); return len(started) == 20 })
+		old := d.leader()
+		g := old.host.group(1)
+		g.transfer.begin(g, ReplicaID(firstNode+1, 1))
+		d.until("another leads", 5*time.Second, func() bool { r := d.leader(); return r != nil && r != old })
+		d.grow()
+		d.divide()
+		d.until("the child is settled", time.Minute, func() bool { return d.child.Settled })
+		for range 20 {
+			d.tick()
+		}
+		for _, r := range d.hosts {
+			for _, c := range slices.Clone(r.calls.running) {
+				c.answer(200)
+			}
+		}
+		d.finish()
+		for name, n := range started {
+			id := d.hosts[0].shardOfID(name, 2)
+			m := d.leads(id).host.shard(id).table.Read(1, name)
+			if n != 1 || m == nil || m.State != timer.Done || m.Attempts != 1 {
+				t.Errorf("%s was called %d times, and is %+v", name, n, m)
+			}
+		}
+	})
+}
+
+var _ = errors.Is
+var _ = table.HashVersion

@@ -1,0 +1,227 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/timer"
+)
+
+// dividing is a host of one node whose shard 1 is to be divided.
+type dividing struct {
+	*hostHarness
+	child Assignment
+}
+
+func newDividing(t *testing.T, run func(d *dividing)) {
+	bubbleHarness(t, blockHere, func(r *hostHarness) {
+		run(&dividing{hostHarness: r, child: Assignment{Group: 2, Epoch: 1, From: 1, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}}}})
+	})
+}
+
+// blockHere makes a client's call wait on a channel of the test's own bubble.
+func blockHere(cfg *Config) {
+	cfg.Block = func(register func(wake func())) {
+		done := make(chan struct{})
+		register(func() { close(done) })
+		<-done
+	}
+}
+
+// shardOfID is the shard that a timer of topic 1 belongs to, if there are so many.
+func (r *hostHarness) shardOfID(id string, of int) timer.ShardID {
+	return timer.ShardOf(r.topics[1], id, of)
+}
+
+// begin divides the shard, up to where the child serves.
+func (d *dividing) begin() {
+	d.t.Helper()
+	d.host.Grow(2, 1)
+	d.host.Place([]Assignment{d.child})
+	for n := 0; !d.host.group(2).serving; n++ {
+		if n == 100 {
+			d.t.Fatalf("the child does not serve\n%s", d.log.String())
+		}
+		d.pass(20 * time.Millisecond)
+	}
+}
+
+// settled lets the parent drop what has left.
+func (d *dividing) settled() {
+	d.t.Helper()
+	d.child.Settled = true
+	d.host.Place([]Assignment{d.child})
+	for n := 0; d.host.shard(1).table.Leaving(); n++ {
+		if n == 100 {
+			d.t.Fatal("the parent still has the child's timers")
+		}
+		d.pass(20 * time.Millisecond)
+	}
+}
+
+// reopen kills the process and starts another one, which knows of both shards.
+func (d *dividing) reopen() {
+	d.t.Helper()
+	d.kill()
+	d.change = func(cfg *Config) {
+		blockHere(cfg)
+		cfg.Shards = 2
+	}
+	d.rows = append(soleRows(2, 7), d.child)
+	if err := d.open(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.host.Grow(2, 1)
+	d.host.Place([]Assignment{d.child})
+	d.pass(100 * time.Millisecond)
+}
+
+// readAt reads a timer as a client does that asks a shard.
+func (d *dividing) readAt(id timer.ShardID, name string) (found *timer.Timer, err error) {
+	d.t.Helper()
+	d.blocking(func() { found, err = d.host.Timer(id, 1, name) })
+	return found, err
+}
+
+// wants checks that each timer is in its shard, and in no other, and that a listing of both shards
+// has each once.
+func (d *dividing) wants(names []string, states map[string]timer.State) {
+	d.t.Helper()
+	listed := map[string]int{}
+	for _, id := range []timer.ShardID{1, 2} {
+		d.blocking(func() {
+			list, err := d.host.List(id, &timer.Query{Topic: 1, States: 0xff, Limit: 1000})
+			if err != nil {
+				d.t.Errorf("a listing of shard %d: %v", id, err)
+			}
+			for _, m := range list {
+				listed[m.ID]++
+			}
+			refs, _, err := d.host.Walk(id, &timer.Query{Topic: 1, States: 0xff, Limit: 1000}, timer.ScanCursor{})
+			if err != nil || len(refs) != len(list) {
+				d.t.Errorf("a walk of shard %d has %d timers, a listing %d: %v", id, len(refs), len(list), err)
+			}
+		})
+	}
+	for _, name := range names {
+		m, err := d.readAt(d.shardOfID(name, 2), name)
+		switch {
+		case err != nil || m == nil:
+			d.t.Errorf("%s is gone: %v", name, err)
+		case states[name] != 0 && m.State != states[name]:
+			d.t.Errorf("%s is in state %d, want %d", name, m.State, states[name])
+		}
+		if listed[name] != 1 {
+			d.t.Errorf("%s is listed %d times", name, listed[name])
+		}
+	}
+	if len(listed) != len(names) {
+		d.t.Errorf("%d timers are listed, want %d", len(listed), len(names))
+	}
+}
+
+// TestShardDivides: a shard is divided while calls run. Each timer is where clients look for it at
+// every moment, numbers and versions stay, no call is made again, and a start after any step goes
+// on.
+func TestShardDivides(t *testing.T) {
+	for _, crash := range []string{"", "before", "divided", "settled", "swept"} {
+		t.Run("crash "+crash, func(t *testing.T) {
+			newDividing(t, func(d *dividing) {
+				var names []string
+				seqs := map[string]uint64{}
+				origins := map[string]timer.ShardID{}
+				states := map[string]timer.State{}
+				add := func(at timer.ShardID, name string, delay time.Duration) {
+					t.Helper()
+					p, err := d.submit(at, timer.Command{Kind: timer.Add, Topic: 1, ID: name, Spec: &timer.Spec{DueMs: d.clock.wallMs + delay.Milliseconds()}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for n := 0; !p.answered(); n++ {
+						if n > 40 {
+							t.Fatalf("no answer for %s", name)
+						}
+						d.pass(50 * time.Millisecond)
+					}
+					if p.op.err != nil || p.op.result.Code != timer.Created {
+						t.Fatalf("add %s: code %d, %v", name, p.op.result.Code, p.op.err)
+					}
+					names = append(names, name)
+					seqs[name] = p.op.result.Seq
+					if d.shardOfID(name, 2) == 2 && d.host.shard(1).table.DividedOf() == 0 {
+						origins[name] = 1
+					}
+				}
+				for i := range 40 {
+					add(1, fmt.Sprint("later", i), time.Hour)
+				}
+				for i := range 10 {
+					add(1, fmt.Sprint("now", i), 0)
+				}
+				d.pass(50 * time.Millisecond)
+				calls := d.calls.take()
+				if len(calls) != 10 {
+					t.Fatalf("%d calls", len(calls))
+				}
+				step := func(name string) {
+					t.Helper()
+					if name == crash {
+						d.reopen()
+						d.pass(5 * time.Second)
+						for _, c := range d.calls.take() { // of the leases of a process that has ended
+							c.answer(200)
+						}
+						calls = nil
+					}
+				}
+				d.host.Grow(2, 1)
+				d.wants(names, nil)
+				for i := range 4 { // of nodes that know of the second shard
+					name := fmt.Sprint("early", i)
+					add(d.shardOfID(name, 2), name, time.Hour)
+				}
+				step("before")
+				d.begin()
+				step("divided")
+				for i := range 4 { // of nodes that do not know yet
+					name := fmt.Sprint("late", i)
+					add(1, name, time.Hour)
+				}
+				d.pass(time.Second)
+				if n := len(d.calls.take()); n != 0 {
+					t.Errorf("%d calls are made again", n)
+				}
+				for _, c := range calls {
+					c.answer(200)
+				}
+				d.pass(time.Second)
+				for i := range 10 {
+					states[fmt.Sprint("now", i)] = timer.Done
+				}
+				d.wants(names, states)
+				step("settled")
+				d.settled()
+				step("swept")
+				d.wants(names, states)
+				for name, seq := range seqs {
+					m, _ := d.readAt(d.shardOfID(name, 2), name)
+					if m == nil || m.Seq != seq || m.Version != 1 {
+						t.Errorf("%s is %+v, want number %d", name, m, seq)
+						continue
+					}
+					if m.Origin != origins[name] {
+						t.Errorf("%s has its number from shard %d, want %d", name, m.Origin, origins[name])
+					}
+				}
+				if n := len(d.calls.take()); n != 0 {
+					t.Errorf("%d calls are made again", n)
+				}
+				if n := d.host.StepDrain(); n != 0 {
+					t.Errorf("%d leases are left", n)
+				}
+				d.audit()
+			})
+		})
+	}
+}
