@@ -68,7 +68,7 @@ func (w *worker) beginBirth(s *timerShard, child *replica, replica uint64) {
 	for _, m := range s.division.child.FirstMembers() {
 		run.mark.Conf.Voters = append(run.mark.Conf.Voters, m.Replica)
 	}
-	run.state = s.table.BeginSnapshot()
+	run.state = s.table.BeginBirth()
 	w.snapshot = run
 	chunks, leads := run.chunks, s.g.serving
 	w.host.inBackground(func() {

@@ -225,3 +225,81 @@ func TestShardDivides(t *testing.T) {
 		})
 	}
 }
+
+// TestConsumersLeasesLeaveWithTheirTimers: consumers hold timers while the shard is divided. What
+// they say of them reaches the shard that has them; a lease lasts as long as before; and the
+// topic's limit counts each once.
+func TestConsumersLeasesLeaveWithTheirTimers(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		d.pulled(func(p *timer.Policy) { p.Concurrency = 12 })
+		var names []string
+		for i := range 12 {
+			names = append(names, fmt.Sprint("p", i))
+			d.add(names[i], 0)
+		}
+		d.pass(10 * time.Millisecond)
+		pulled := d.pull(12)
+		if len(pulled) != 12 || d.host.Held(1) != 12 {
+			t.Fatalf("%d are pulled, %d count", len(pulled), d.host.Held(1))
+		}
+		d.add("more", 0)
+		d.begin()
+		d.pass(time.Second)
+		if n := d.host.Held(1); n != 12 {
+			t.Errorf("%d leases count at the limit", n)
+		}
+		if got := d.pull(5); len(got) != 0 {
+			t.Errorf("%d more are pulled, beyond the limit", len(got))
+		}
+		says := func(shard timer.ShardID, kind timer.Kind, p timer.PulledTimer) timer.Code {
+			t.Helper()
+			o, err := d.submit(shard, timer.Command{Kind: kind, Topic: 1, Claim: &timer.LeaseUpdate{Handle: p.Handle, Seq: p.Timer.Seq, Fence: p.Timer.Fence}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.settle()
+			if !o.answered() || o.op.err != nil {
+				t.Fatalf("no answer: %v", o.op.err)
+			}
+			return o.op.result.Code
+		}
+		var left []timer.PulledTimer
+		for i, p := range pulled {
+			switch {
+			case i < 4: // by the receipt of before
+				if code := says(1, timer.AckLease, p); code != timer.OK {
+					t.Errorf("an ack of %s: code %d", p.Timer.ID, code)
+				}
+			default:
+				left = append(left, p)
+			}
+		}
+		d.pass(time.Second)
+		if n := d.host.Held(1); n != 8 {
+			t.Errorf("%d leases count at the limit after 4 acks", n)
+		}
+		d.settled()
+		for i, p := range left[:4] {
+			kind := timer.AckLease
+			if i%2 == 0 {
+				kind = timer.ExtendLease
+			}
+			if code := says(d.shardOfID(p.Timer.ID, 2), kind, p); code != timer.OK {
+				t.Errorf("an update of %s: code %d", p.Timer.ID, code)
+			}
+		}
+		d.pass(20 * time.Second)
+		for _, p := range left[4:] {
+			if m, _ := d.readAt(d.shardOfID(p.Timer.ID, 2), p.Timer.ID); m == nil || m.State != timer.Leased {
+				t.Errorf("%s is %+v before its lease ends", p.Timer.ID, m)
+			}
+		}
+		d.pass(40 * time.Second)
+		for _, p := range left[4:] {
+			if m, _ := d.readAt(d.shardOfID(p.Timer.ID, 2), p.Timer.ID); m == nil || m.State != timer.Scheduled || m.Attempts != 1 {
+				t.Errorf("%s is %+v after its lease has ended", p.Timer.ID, m)
+			}
+		}
+		d.audit()
+	})
+}

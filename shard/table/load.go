@@ -247,7 +247,11 @@ func (l *loader) record() bool {
 		l.timer(kind == recordRun)
 	case recordFree:
 		_, s := l.slot()
-		l.free(s, uint32(l.number(uint64(l.t.slots.High), "next free")))
+		next := uint32(l.number(uint64(l.t.slots.High), "next free"))
+		if l.err == nil {
+			*s = slab.Slot{Ref: next, Rev: 1} // rev 1 marks the slot as seen until finish
+			l.unused++
+		}
 	case recordSuccessor:
 		l.successor()
 	case recordArray:
@@ -281,16 +285,6 @@ func (l *loader) slot() (timer.Handle, *slab.Slot) {
 	return h, s
 }
 
-func (l *loader) free(s *slab.Slot, next uint32) {
-	if l.err == nil {
-		*s = slab.Slot{Ref: next, Rev: 1} // rev 1 marks the slot as seen until finish
-		l.unused++
-	}
-}
-
-// skips reports whether a slot's timer is not loaded.
-func (l *loader) skips(h timer.Handle) bool { return l.child != nil && !l.child.has(h) }
-
 func (l *loader) timer(hasRun bool) {
 	t := l.t
 	h, s := l.slot()
@@ -311,29 +305,21 @@ func (l *loader) timer(hasRun bool) {
 	if l.err != nil {
 		return
 	}
-	skips := l.skips(h)
-	if !skips {
-		callback := l.targets[target]
-		v.Target = t.content.Intern(callback)
-		made.Topic = t.topics.retain(topic)
-		made.Ref = t.content.Put(h, &v)
-		t.naming.read(h, v.Rest)
+	if l.child != nil && !l.child.has(h) {
+		l.fail("handle %d is not the child's", h)
+		return
 	}
+	callback := l.targets[target]
+	v.Target = t.content.Intern(callback)
+	made.Topic = t.topics.retain(topic)
+	made.Ref = t.content.Put(h, &v)
+	t.naming.read(h, v.Rest)
 	if hasRun {
 		l.run(h, &made)
 	}
-	var place link
 	if made.Chained() {
-		place.newer = timer.Handle(l.number(uint64(t.slots.High), "newer of an id"))
-		place.older = timer.Handle(l.number(uint64(t.slots.High), "older of an id"))
-	}
-	if skips {
-		t.freeAttempt(h, &made)
-		l.free(s, 0)
-		return
-	}
-	if made.Chained() {
-		t.chains[h] = place
+		newer := timer.Handle(l.number(uint64(t.slots.High), "newer of an id"))
+		t.chains[h] = link{newer: newer, older: timer.Handle(l.number(uint64(t.slots.High), "older of an id"))}
 	}
 	*s = made
 }
@@ -379,7 +365,7 @@ func (l *loader) successor() {
 	target := uint32(l.number(1<<32-1, "target"))
 	v := content.Blob{Flags: l.byte()}
 	body := l.bytes(int(l.number(maxBody, "body")))
-	if l.err != nil || l.skips(h) {
+	if l.err != nil {
 		return
 	}
 	t.slots.Extend(h)
@@ -401,10 +387,6 @@ func (l *loader) array() {
 	h := timer.Handle(l.number(uint64(t.slots.High), "handle"))
 	flags := l.byte()
 	if l.err != nil {
-		return
-	}
-	if l.skips(h) {
-		l.skipArray(flags)
 		return
 	}
 	t.slots.Extend(h)
@@ -443,16 +425,6 @@ func (l *loader) array() {
 		}
 		t.parts[key] = h
 	}
-}
-
-// skipArray reads the rest of the array of a timer that is not loaded.
-func (l *loader) skipArray(flags byte) {
-	if flags&arrayCollects == 0 {
-		return
-	}
-	l.number(timer.MaxCollectMax, "count")
-	l.bytes(int(l.number(maxBody, "payloads")))
-	l.bytes(int(l.number(maxBody, "names")))
 }
 
 func (l *loader) run(h timer.Handle, s *slab.Slot) {

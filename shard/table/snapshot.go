@@ -51,6 +51,8 @@ type Snapshot struct {
 	// a table with two timers of one id could not be loaded
 	ids, wantIDs int
 	damaged      bool
+	// birth: only the foreign timers are written, see BeginBirth
+	birth bool
 	// pending is the output not yet handed out. Its order matters because a target number may be
 	// redefined.
 	pending []byte
@@ -78,7 +80,7 @@ func (s *Snapshot) Held() int64 { return int64(cap(s.pending)) + 8*int64(cap(s.s
 
 // Sound implements Saving.
 func (s *Snapshot) Sound() bool {
-	return !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
+	return !s.damaged && s.birth || !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
 }
 
 // Next implements Saving. It appends the next piece to dst, about budget bytes besides the slots
@@ -116,7 +118,7 @@ func (s *Snapshot) Abort() {
 
 // keep writes a slot ahead of the cursor if it is not yet written.
 func (s *Snapshot) keep(h timer.Handle) {
-	if h <= s.cursor || h > s.high || s.saved[h>>6]>>(h&63)&1 != 0 {
+	if h <= s.cursor || h > s.high || s.saved[h>>6]>>(h&63)&1 != 0 || s.birth && !s.t.foreign(h) {
 		return
 	}
 	s.saved[h>>6] |= 1 << (h & 63)
@@ -186,6 +188,9 @@ func (d *deliveries) append(dst []byte) []byte {
 func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	t := s.t
 	o := t.slots.At(h)
+	if s.birth && !t.foreign(h) {
+		return append(binary.AppendUvarint(append(dst, recordFree), uint64(h)), 0)
+	}
 	s.slots += t.slotHash(h, o)
 	if o.State() == 0 {
 		dst = binary.AppendUvarint(append(dst, recordFree), uint64(h))
