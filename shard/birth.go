@@ -33,10 +33,10 @@ func (a awaited) handle(w *worker) {
 }
 
 // bear makes this node's replica of the child, if that is due.
-func (s *timerShard) bear() {
-	row := &s.division.child
+func (d *division) bear() {
+	s, row := d.s, &d.child
 	h := s.g.w.host
-	if row.Group == 0 || h.group(row.Group).public.present.Load() || s.g.w.now.Mono < s.division.bearAt {
+	if row.Group == 0 || h.group(row.Group).public.present.Load() || s.g.w.now.Mono < d.bearAt {
 		return
 	}
 	child, replica := h.group(row.Group), firstReplica(row, h.cfg.Node)

@@ -129,7 +129,7 @@ func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int)
 	r := &read{asked: id, group: c.h.resolve(id), deadline: c.h.cfg.Clock.Mono() + waitLimit}
 	s, isShard := r.group.machine.(*timerShard)
 	r.serve = func(budget int) bool {
-		if isShard && s.hasLeft(id) {
+		if isShard && s.division.hasLeft(id) {
 			r.left = true
 			return true
 		}
@@ -142,7 +142,7 @@ func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int)
 func (c clients) newTimerRead(id timer.ShardID, topic timer.TopicID, timerID string, found **timer.Timer) *read {
 	var r *read
 	r = c.newRead(id, func(s *timerShard, _ int) bool {
-		if to, known := s.ownerOf(id, topic, timerID); to != s.g.shard || !known {
+		if to, known := s.division.ownerOf(id, topic, timerID); to != s.g.shard || !known {
 			r.left = true
 			return true
 		}
@@ -284,7 +284,7 @@ func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []sche
 	s := c.h.resolve(id).machine.(*timerShard)
 	wait := c.h.newWaiter(1)
 	look := func(*worker) {
-		if !s.g.serving || !s.scheduler.Leads() || s.hasLeft(id) {
+		if !s.g.serving || !s.scheduler.Leads() || s.division.hasLeft(id) {
 			err = s.g.notLeader()
 			return
 		}

@@ -2,6 +2,8 @@ package shard
 
 import (
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"carillon/internal/placement"
@@ -14,24 +16,38 @@ import (
 // those that will belong to the child; then one entry divides the table. birth.go has the rest: how
 // each replica makes the child's of the half that has left.
 
+// groupTable has the groups of a host, and knows which of them are yet to be divided from others. To
+// find one is O(1).
+type groupTable struct {
+	h       *Host
+	groups  atomic.Pointer[[]*replica] // by ID
+	founded atomic.Int32               // groups above it are divided from others; 0: none is
+	growing sync.Mutex                 // held by Grow
+}
+
+// all returns the groups by their ids.
+func (t *groupTable) all() []*replica { return *t.groups.Load() }
+
+func (t *groupTable) group(id timer.ShardID) *replica { return t.all()[id] }
+
 // Grow makes room for more groups, up to so many timer shards. Those above founded are divided from
 // the shard with their number less founded; until one exists here, that shard answers for it.
 // founded = shards: none is. It may be called from any goroutine once Started is closed,
 // repeatedly, and before rows of the new groups are placed.
-func (h *Host) Grow(shards, founded int) {
-	h.growing.Lock()
-	defer h.growing.Unlock()
-	groups := h.all()
+func (t *groupTable) Grow(shards, founded int) {
+	t.growing.Lock()
+	defer t.growing.Unlock()
+	groups := t.all()
 	if more := groups[:len(groups):len(groups)]; len(more) <= shards {
 		for id := len(more); id <= shards; id++ {
-			more = append(more, h.newReplica(timer.ShardID(id)))
+			more = append(more, t.h.newReplica(timer.ShardID(id)))
 		}
-		h.groups.Store(&more)
+		t.groups.Store(&more)
 		for _, r := range more[len(groups):] {
 			r.w.box.post(joined{r})
 		}
 	}
-	h.founded.Store(int32(founded))
+	t.founded.Store(int32(founded))
 }
 
 // joined adds a new group to its worker's.
@@ -41,13 +57,13 @@ func (j joined) handle(*worker) { j.join() }
 
 // resolve returns the group that answers here for a shard: another one if the shard is yet to be
 // divided from that.
-func (h *Host) resolve(id timer.ShardID) *replica {
-	r := h.group(id)
-	founded := timer.ShardID(h.founded.Load())
+func (t *groupTable) resolve(id timer.ShardID) *replica {
+	r := t.group(id)
+	founded := timer.ShardID(t.founded.Load())
 	if founded == 0 || id <= founded || id > 2*founded || r.public.present.Load() {
 		return r
 	}
-	if p := h.group(id - founded); p.public.present.Load() && p.public.divided.Load() < uint32(id) {
+	if p := t.group(id - founded); p.public.present.Load() && p.public.divided.Load() < uint32(id) {
 		return p
 	}
 	return r
@@ -55,32 +71,32 @@ func (h *Host) resolve(id timer.ShardID) *replica {
 
 // half returns which timers of a topic belong to a shard: as long as one group has those of two,
 // each is answered its own. nil: all that the group has.
-func (h *Host) half(id timer.ShardID, topic timer.TopicID) func(timerID []byte) bool {
-	founded := timer.ShardID(h.founded.Load())
-	if founded == 0 || int(founded) == len(h.all())-1 || id > 2*founded {
+func (t *groupTable) half(id timer.ShardID, topic timer.TopicID) func(timerID []byte) bool {
+	founded := timer.ShardID(t.founded.Load())
+	if founded == 0 || int(founded) == len(t.all())-1 || id > 2*founded {
 		return nil
 	}
 	p := id
 	if p > founded {
 		p -= founded
 	}
-	t, known := h.cfg.Topics.Topic(topic)
-	if h.group(p).public.divided.Load() >= uint32(p+founded) || !known {
+	named, known := t.h.cfg.Topics.Topic(topic)
+	if t.group(p).public.divided.Load() >= uint32(p+founded) || !known {
 		return nil
 	}
-	return func(timerID []byte) bool { return timer.ShardOf(t, string(timerID), 2*int(founded)) == id }
+	return func(timerID []byte) bool { return timer.ShardOf(named, string(timerID), 2*int(founded)) == id }
 }
 
 // halves is half for timers of all topics; nil: all that the group has.
-func (h *Host) halves(id timer.ShardID) func(topic timer.TopicID, timerID []byte) bool {
-	if founded := int(h.founded.Load()); founded == 0 || founded == len(h.all())-1 {
+func (t *groupTable) halves(id timer.ShardID) func(topic timer.TopicID, timerID []byte) bool {
+	if founded := int(t.founded.Load()); founded == 0 || founded == len(t.all())-1 {
 		return nil
 	}
 	of := map[timer.TopicID]func([]byte) bool{}
 	return func(topic timer.TopicID, timerID []byte) bool {
 		only, known := of[topic]
 		if !known {
-			only = h.half(id, topic)
+			only = t.half(id, topic)
 			of[topic] = only
 		}
 		return only == nil || only(timerID)
@@ -88,14 +104,14 @@ func (h *Host) halves(id timer.ShardID) func(topic timer.TopicID, timerID []byte
 }
 
 // hasLeft reports whether a shard's timers have left the group that was asked for them.
-func (s *timerShard) hasLeft(asked timer.ShardID) bool {
-	return asked != s.g.shard && s.table.DividedOf() >= int(asked)
+func (d *division) hasLeft(asked timer.ShardID) bool {
+	return asked != d.s.g.shard && d.s.table.DividedOf() >= int(asked)
 }
 
 // Division returns how far a shard is with its division: how many of its slots are looked at, of
 // how many; whether the child's half has left it, and is dropped from it.
-func (h *Host) Division(id timer.ShardID) (marked, total int, divided, swept bool) {
-	s, wait := h.shard(id), h.newWaiter(1)
+func (t *groupTable) Division(id timer.ShardID) (marked, total int, divided, swept bool) {
+	s, wait := t.h.shard(id), t.h.newWaiter(1)
 	look := func(*worker) {
 		marked, total = int(s.division.at), int(s.table.LastHandle())
 		divided, swept = s.table.Leaving(), s.table.DividedOf() > 0 && !s.table.Leaving()
@@ -104,12 +120,13 @@ func (h *Host) Division(id timer.ShardID) (marked, total int, divided, swept boo
 		wait.release()
 		return 0, 0, false, false
 	}
-	h.await(wait)
+	t.h.await(wait)
 	return marked, total, divided || swept, swept
 }
 
 // division is a leader's work on the division of its shard, and the row of the child.
 type division struct {
+	s     *timerShard
 	child Assignment // Group 0: none is known
 
 	at       timer.Handle // the slots up to here are looked at
@@ -128,7 +145,7 @@ const (
 )
 
 // end forgets what a leadership knew.
-func (d *division) end() { *d = division{child: d.child, bearAt: d.bearAt} }
+func (d *division) end() { *d = division{s: d.s, child: d.child, bearAt: d.bearAt} }
 
 // childRow tells a shard of its child's row.
 type childRow struct {
@@ -138,31 +155,31 @@ type childRow struct {
 
 func (c childRow) handle(w *worker) {
 	c.shard.division.child = c.row
-	c.shard.bear()
+	c.shard.division.bear()
 	w.touch(c.shard.g)
 }
 
 // divides reports whether the shard is to be divided now, and this replica leads it.
-func (s *timerShard) divides() bool {
-	c := &s.division.child
+func (d *division) divides() bool {
+	s, c := d.s, &d.child
 	return s.g.serving && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group)
 }
 
 // sweeps reports whether the timers of the child can go: that is settled, so it has them.
-func (s *timerShard) sweeps() bool {
-	return s.g.serving && s.table.Leaving() && s.division.child.Settled
+func (d *division) sweeps() bool {
+	return d.s.g.serving && d.s.table.Leaving() && d.child.Settled
 }
 
 // lookForHalf looks at more slots.
-func (s *timerShard) lookForHalf() {
-	d := &s.division
-	if d.ready || !s.divides() {
+func (d *division) lookForHalf() {
+	if d.ready || !d.divides() {
 		return
 	}
+	s := d.s
 	if !d.begun {
 		d.begun, d.seq, d.at, d.half = true, s.table.LastSeq(), 0, nil
 	}
-	done, known := s.findHalf(0, &d.at, lookBudget)
+	done, known := d.findHalf(0, &d.at, lookBudget)
 	switch {
 	case !known: // at the next tick from the start
 		d.end()
@@ -176,8 +193,8 @@ func (s *timerShard) lookForHalf() {
 
 // findHalf notes which timers with a number above seq go to the child. known is false if it meets a
 // topic that this node has yet to learn of.
-func (s *timerShard) findHalf(seq uint64, at *timer.Handle, budget int) (done, known bool) {
-	d, of := &s.division, 2*int(s.division.child.Group-s.g.shard)
+func (d *division) findHalf(seq uint64, at *timer.Handle, budget int) (done, known bool) {
+	s, of := d.s, 2*int(d.child.Group-d.s.g.shard)
 	var topic *timer.Topic
 	known = true
 	*at, done = s.table.Newer(seq, *at, budget, func(h timer.Handle, id timer.TopicID, name []byte) {
@@ -200,21 +217,21 @@ func (s *timerShard) findHalf(seq uint64, at *timer.Handle, budget int) (done, k
 	return done, known
 }
 
-// proposeDivision makes the entry that divides the table, once all slots are looked at and nothing
+// propose makes the entry that divides the table, once all slots are looked at and nothing
 // is on its way. It reports whether nothing else may be proposed now.
-func (s *timerShard) proposeDivision() bool {
-	d := &s.division
+func (d *division) propose() (alone bool) {
+	s := d.s
 	if d.proposed {
 		return true
 	}
-	if !d.ready || s.g.takeover || s.g.transfer.to != 0 || !s.divides() {
+	if !d.ready || s.g.takeover || s.g.transfer.to != 0 || !d.divides() {
 		return false
 	}
 	if len(s.g.pipeline.proposals) > 0 {
 		return true
 	}
 	at := timer.Handle(0)
-	if _, known := s.findHalf(d.seq, &at, math.MaxInt); !known {
+	if _, known := d.findHalf(d.seq, &at, math.MaxInt); !known {
 		d.end()
 		return false
 	}
@@ -228,20 +245,21 @@ func (s *timerShard) proposeDivision() bool {
 }
 
 // proposeSweep drops more of the timers that have left.
-func (s *timerShard) proposeSweep() {
-	if s.sweeps() {
+func (d *division) proposeSweep() {
+	if s := d.s; d.sweeps() {
 		s.batch.Sweep(sweepBudget)
 		s.items = append(s.items, item{kind: divisionItem})
 	}
 }
 
-// divided handles that the table has been divided, on any replica: what is known of leases of the
+// leave handles that the table has been divided, on any replica: what is known of leases of the
 // child's timers, and what waits for these, goes over to the child.
-func (s *timerShard) divided() {
+func (d *division) leave() {
+	s := d.s
 	of, h := s.table.DividedOf(), s.g.w.host
 	h.Grow(max(of, len(h.all())-1), max(of/2, int(h.founded.Load())))
 	s.g.public.divided.Store(uint32(of))
-	s.division.end()
+	d.end()
 	if s.table.Leaving() {
 		child := h.shard(s.g.shard + timer.ShardID(of/2))
 		s.scheduler.Leave(child.scheduler)
@@ -250,21 +268,22 @@ func (s *timerShard) divided() {
 	waiting := s.waiting
 	s.waiting = nil
 	for _, o := range waiting {
-		if !s.passOn(o) {
+		if !d.passOn(o) {
 			s.waiting = append(s.waiting, o)
 		}
 	}
-	s.bear()
+	d.bear()
 	s.g.w.touchNext(s.g)
 }
 
 // passOn passes an operation to the shard that has its timer since this one was divided. It reports
 // false if that is this one.
-func (s *timerShard) passOn(o *op) bool {
+func (d *division) passOn(o *op) bool {
+	s := d.s
 	if s.table.DividedOf() == 0 || o.wait == nil { // an operation of the shard itself
 		return false
 	}
-	to, known := s.ownerOfOp(o)
+	to, known := d.ownerOfOp(o)
 	switch {
 	case !known:
 		o.answer(timer.Result{}, timer.NotLeaderError{})
@@ -284,12 +303,12 @@ func (s *timerShard) passOn(o *op) bool {
 
 // ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, that on a topic to the
 // shard that was asked.
-func (s *timerShard) ownerOfOp(o *op) (id timer.ShardID, known bool) {
+func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 	switch {
 	case !o.cmd.Kind.UpdatesLease() && o.cmd.ID != "":
-		return s.ownerOf(o.asked, o.cmd.Topic, o.cmd.ID)
-	case o.cmd.Kind.UpdatesLease() && s.table.Foreign(o.cmd.Claim.Handle):
-		return s.g.shard + timer.ShardID(s.table.DividedOf()/2), true
+		return d.ownerOf(o.asked, o.cmd.Topic, o.cmd.ID)
+	case o.cmd.Kind.UpdatesLease() && d.s.table.Foreign(o.cmd.Claim.Handle):
+		return d.s.g.shard + timer.ShardID(d.s.table.DividedOf()/2), true
 	}
 	return o.asked, true
 }
@@ -297,7 +316,8 @@ func (s *timerShard) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 // ownerOf returns the shard that has a timer, for a caller that asked another one, perhaps because
 // it did not know how many there are. A topic that is not known here can be a new one: then the
 // shard is not known either.
-func (s *timerShard) ownerOf(asked timer.ShardID, topic timer.TopicID, timerID string) (id timer.ShardID, known bool) {
+func (d *division) ownerOf(asked timer.ShardID, topic timer.TopicID, timerID string) (id timer.ShardID, known bool) {
+	s := d.s
 	of := s.table.DividedOf()
 	if of == 0 {
 		return s.g.shard, true

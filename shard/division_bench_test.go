@@ -50,13 +50,13 @@ func BenchmarkDivision(b *testing.B) {
 				for n := 0; !stop.Load(); n++ {
 					begun := time.Now()
 					for put(half, names[half][n%100]) != nil && !stop.Load() {
-						time.Sleep(time.Millisecond)
+						<-time.After(time.Millisecond)
 					}
 					longest[half] = max(longest[half], time.Since(begun))
 				}
 			})
 		}
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		calm := longest
 		longest = [3]time.Duration{}
 		row := Assignment{Group: 2, Epoch: 1, From: 1, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}}}
@@ -64,13 +64,13 @@ func BenchmarkDivision(b *testing.B) {
 		begun := time.Now()
 		h.Place([]Assignment{row})
 		for !h.group(2).public.serves.Load() {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		served := time.Since(begun)
 		row.Settled = true
 		h.Place([]Assignment{row})
 		for swept := false; !swept; _, _, _, swept = h.Division(1) {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		all := time.Since(begun)
 		stop.Store(true)

@@ -146,13 +146,11 @@ type Host struct {
 	clients       // what clients ask for
 	driver        // its turns, in place of Run
 	snapshotFiles // in the data directory
+	groupTable
 
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries
 	workers []*worker
-	groups  atomic.Pointer[[]*replica] // by ID; see Grow
-	founded atomic.Int32               // groups above it are divided from others, until they are settled; 0: none is
-	growing sync.Mutex                 // held by Grow
 	stream  *wal.Stream
 	opened  uint64 // frames in the log when this process opened it
 
@@ -188,7 +186,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
 	}
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
-	h.clients, h.driver, h.snapshotFiles = clients{h}, driver{h}, snapshotFiles{h}
+	h.clients, h.driver, h.snapshotFiles, h.groupTable.h = clients{h}, driver{h}, snapshotFiles{h}, h
 	h.limits = scheduler.NewLimits(cfg.Shares)
 	if cfg.ManualClock {
 		h.limits, h.manual = scheduler.NewManualLimits(), newManualClock(cfg.Workers)
@@ -225,11 +223,6 @@ func (r *replica) join() {
 		r.w.shards = append(r.w.shards, s)
 	}
 }
-
-// all returns the groups by their ids.
-func (h *Host) all() []*replica { return *h.groups.Load() }
-
-func (h *Host) group(id timer.ShardID) *replica { return h.all()[id] }
 
 // setDefaults sets fields that were not given to their defaults.
 func (c *Config) setDefaults() {

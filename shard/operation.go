@@ -51,7 +51,7 @@ func (o *op) WaitsUntil() time.Duration { return o.deadline }
 func (o *op) Answer(r timer.Result, err error) { o.answer(r, err) }
 
 func (o *op) handle(w *worker) {
-	if o.shard.passOn(o) {
+	if o.shard.division.passOn(o) {
 		return
 	}
 	if o.shard.g.notLeading() && !o.shard.g.awaitsLeader() {

@@ -27,7 +27,7 @@ func (s *timerShard) propose() {
 	if !s.g.leader || s.g.transfer.sent || s.g.pipeline.refusedUntil != 0 || len(s.g.pipeline.proposals) >= maxPipelined || s.g.pipeline.laden(s.g) {
 		return // waiting operations time out by themselves
 	}
-	if s.proposeDivision() {
+	if s.division.propose() {
 		return
 	}
 	s.batch.Reset(s.entryMs(), s.g.w.host.origin, s.g.pipeline.number+1)
@@ -47,7 +47,7 @@ func (s *timerShard) propose() {
 		s.proposeClock()
 		if s.scheduler.KnowsTime() {
 			s.scheduler.ProposeOutcomes(&s.batch)
-			s.proposeSweep()
+			s.division.proposeSweep()
 			if s.g.transfer.to == 0 {
 				s.proposeCommands()
 				s.proposePulls()

@@ -38,6 +38,7 @@ type timerShard struct {
 
 func newTimerShard(r *replica, cfg *Config, limits *scheduler.Limits) *timerShard {
 	s := &timerShard{g: r}
+	s.division.s = s
 	s.scheduler = scheduler.New(scheduler.Config{
 		Shard: r.shard, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
 		Observer: cfg.Observer, Ready: cfg.Ready, Limiters: limits, Zones: cfg.Zones, Describe: cfg.Describe,
@@ -82,7 +83,7 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 		s.spareItems, p.items = emptied(p.items), nil
 	}
 	if s.table.DividedOf() != of {
-		s.divided()
+		s.division.leave()
 	}
 	return s.table.Compares(), nil
 }
@@ -113,19 +114,19 @@ func (s *timerShard) scanLeases()        { s.scheduler.ScanAgain() }
 
 func (s *timerShard) run() {
 	s.scheduler.Run()
-	s.lookForHalf()
+	s.division.lookForHalf()
 }
 
 func (s *timerShard) replace(state any) {
 	s.setTable(state.(*table.Table))
 	if s.table.Leaving() && s.g.raft != nil { // at a start there is nothing that could leave yet
-		s.divided()
+		s.division.leave()
 	}
 }
 
 func (s *timerShard) tickRemoved() {
 	s.scheduler.Tick()
-	s.bear()
+	s.division.bear()
 	s.expire(s.g.w.now.Mono)
 	if s.g.awaitUntil != 0 && !s.g.awaitsLeader() {
 		s.g.awaitUntil = 0
@@ -144,7 +145,7 @@ func (s *timerShard) read(r io.Reader) (state any, hash uint64, err error) {
 
 func (s *timerShard) hasWork() bool {
 	return s.g.takeover || len(s.waiting)+len(s.pulls) > 0 || s.scheduler.HasProposals() ||
-		s.sweeps() || s.division.ready && s.divides()
+		s.division.sweeps() || s.division.ready && s.division.divides()
 }
 
 func (s *timerShard) tick() {
@@ -154,7 +155,7 @@ func (s *timerShard) tick() {
 		s.table.Advance(s.g.w.now.WallMs, scheduler.WheelBudget)
 	}
 	s.scheduler.Tick()
-	s.bear()
+	s.division.bear()
 }
 
 func (s *timerShard) end() {
