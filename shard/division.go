@@ -294,7 +294,7 @@ func (d *division) passOn(o *op) bool {
 	next := s.g.w.host.shard(to)
 	s.g.w.queued.Add(-1)
 	next.g.w.queued.Add(1)
-	o.shard, o.asked = next, to
+	o.shard, o.passed = next, true
 	if err := next.g.w.box.put(o, math.MaxInt); err != nil {
 		o.answer(timer.Result{}, err)
 	}
@@ -304,13 +304,17 @@ func (d *division) passOn(o *op) bool {
 // ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, that on a topic to the
 // shard that was asked.
 func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
+	asked := o.asked
+	if o.passed {
+		asked = d.s.g.shard
+	}
 	switch {
 	case !o.cmd.Kind.UpdatesLease() && o.cmd.ID != "":
-		return d.ownerOf(o.asked, o.cmd.Topic, o.cmd.ID)
+		return d.ownerOf(asked, o.cmd.Topic, o.cmd.ID)
 	case o.cmd.Kind.UpdatesLease() && d.s.table.Foreign(o.cmd.Claim.Handle):
 		return d.s.g.shard + timer.ShardID(d.s.table.DividedOf()/2), true
 	}
-	return o.asked, true
+	return asked, true
 }
 
 // ownerOf returns the shard that has a timer, for a caller that asked another one, perhaps because

@@ -13,6 +13,7 @@ import (
 type op struct {
 	shard    *timerShard
 	asked    timer.ShardID // that the caller named
+	passed   bool          // another shard has passed it on
 	cmd      *timer.Command
 	brief    bool
 	room     timer.Room     // for the timer in the result; nil: no limit
