@@ -103,6 +103,7 @@ type restore struct {
 	from  io.ReadSeekCloser // the backup
 
 	head  backup.Head
+	had   int // shards that have a state in it
 	meta  any // the value that the meta group's machine has read
 	saved ring.Saved
 }
@@ -152,18 +153,18 @@ func (r *restore) verify() error {
 	if err != nil {
 		return err
 	}
-	r.head = head
-	if !seen[shard.Meta] || len(seen) != 1+head.Shards || r.saved.Shards != head.Shards {
+	r.head, r.had = head, len(seen)-1
+	if !seen[shard.Meta] || !r.saved.Fits(r.had) {
 		return fmt.Errorf("backup: it has %d states, and should have %d", len(seen), 1+head.Shards)
 	}
-	for id := range timer.ShardID(head.Shards) {
+	for id := range timer.ShardID(r.had) {
 		if !seen[1+id] {
 			return fmt.Errorf("backup: it lacks shard %d", 1+id)
 		}
 	}
-	if n := r.cfg.Shards; n != 0 && n != head.Shards {
+	if n := r.cfg.Shards; n != 0 && n != r.saved.Shards {
 		return fmt.Errorf("the backup has %d shards, and so will the cluster: a timer's id may say in which one it is. "+
-			"For another number, restore it so and move its topics to a new cluster with carillon ctl export and import", head.Shards)
+			"For more of them use carillon ctl shards once the cluster runs", r.saved.Shards)
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 		Owner: table.NewIncarnation(self.ID, 0), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
 	}
 	// The placement is the same whichever topics are paused.
-	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
+	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, r.had, func(timer.TopicID) bool { return false })
 	return out, self, placed, err
 }
 
@@ -316,7 +317,7 @@ func (r *restore) writeShards(out *Restored, placed *ring.State) error {
 
 // writeMeta writes the meta group's state, now that it is known which topics are held.
 func (r *restore) writeMeta(out *Restored, self ring.Node) (*ring.State, error) {
-	state, err := ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(id timer.TopicID) bool { return out.Held[id] > 0 })
+	state, err := ring.Restored(r.meta, r.nowMs, out.ClusterID, self, r.had, func(id timer.TopicID) bool { return out.Held[id] > 0 })
 	if err != nil {
 		return nil, err
 	}

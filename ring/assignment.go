@@ -43,7 +43,13 @@ type Assignment struct {
 	// of epoch 1 is unmoved without the flag. Invariant: while it holds, Replicas and Leaving have
 	// all replicas that the group was founded with; see Founders.
 	Unmoved bool `json:"unmoved,omitempty"`
+
+	// From is the shard that this one is divided from, until a move of it has been settled; 0: none.
+	From timer.ShardID `json:"from,omitempty"`
 }
+
+// dividing reports whether the shard is on its way out of the one that it is divided from.
+func (a *Assignment) dividing() bool { return a.From != 0 && a.Epoch == 1 && !a.Settled }
 
 // Founders are the replicas that the group was founded with. There are none once a move has been
 // settled: then most of them had been made, and the leader sends everything to one that was not.
@@ -62,7 +68,7 @@ func (a *Assignment) Founders() []Replica {
 
 // ForHost is the row as a host has to know it.
 func (a *Assignment) ForHost() placement.Assignment {
-	out := placement.Assignment{Group: a.Group, Epoch: a.Epoch, Settled: a.Settled, Members: membersOf(a.Replicas)}
+	out := placement.Assignment{Group: a.Group, Epoch: a.Epoch, Settled: a.Settled, Members: membersOf(a.Replicas), From: a.From}
 	if a.Unmoved {
 		out.Founders = membersOf(a.Founders())
 	}
@@ -126,7 +132,7 @@ func (a *Assignment) next(to []Replica) (Assignment, error) {
 	if a.Epoch >= placement.MaxEpoch {
 		return Assignment{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, a.Group)
 	}
-	n := Assignment{Group: a.Group, Epoch: a.Epoch + 1, Replicas: slices.Clone(to)}
+	n := Assignment{Group: a.Group, Epoch: a.Epoch + 1, Replicas: slices.Clone(to), From: a.From}
 	// A founder of the meta group makes its replica by no row.
 	n.Unmoved = a.Group != MetaGroup && (a.Unmoved || a.Epoch == 1)
 	if err := n.validate(); err != nil {

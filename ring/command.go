@@ -42,6 +42,8 @@ const (
 	Reseal    Verb = "reseal" // Swaps: of the topic Name, or without one of the cluster's secret
 
 	SetReplicas Verb = "replicas" // Replicas: how many each shard should have from now on
+	SetShards   Verb = "shards"   // Shards: how many there should be; see resharding
+	Divide      Verb = "divide"   // Group at Epoch: the next to give half of its timers to a new shard
 	// Level: the feature level rises to it; refused while a member understands less.
 	Finalize Verb = "finalize"
 )
@@ -142,7 +144,7 @@ func decodeCommand(data []byte) (*Command, error) {
 			return nil, ErrMalformed
 		}
 	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
-		Found, Register, SetState, Remove, Fence, Place, Reconciled, SetSecret, Reseal, SetReplicas, Finalize:
+		Found, Register, SetState, Remove, Fence, Place, Reconciled, SetSecret, Reseal, SetReplicas, SetShards, Divide, Finalize:
 	default:
 		return nil, fmt.Errorf("verb %q, which this build does not know: %w", c.Verb, feature.ErrNewer)
 	}

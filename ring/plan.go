@@ -13,6 +13,7 @@ type View struct {
 	Replicas int          // how many each shard should have
 	Nodes    []Node       // those not removed, by id
 	Rows     []Assignment // by group, the meta group's first
+	Dividing int          // shards 1 … Dividing are to be divided, or are so already; 0: none
 }
 
 // Observations are what the controller knows besides the state. A node that is not in Nodes is down
@@ -49,7 +50,7 @@ const (
 
 // Plan gives the commands that the controller proposes now, in order of urgency: replicas that are
 // one too many, whose states are wrong, of nodes that are gone, of nodes that are draining, rows
-// that lack replicas, zones, balance, and last the preferred leaders. Pure. At rest it is empty. A
+// that lack replicas, the next shard to divide, zones, balance, and last the preferred leaders. Pure. At rest it is empty. A
 // command that was lost or refused is in the next plan again.
 //
 // A row moves by one replica at a time. A row that is not settled is left alone, unless a node that
@@ -69,6 +70,7 @@ func Plan(v View, f Observations) []Command {
 	p.replace()
 	p.drain()
 	p.grow()
+	p.divide()
 	if p.stable() {
 		p.balance()
 		p.order()
@@ -117,6 +119,7 @@ func newPlanner(v View, f Observations) *planner {
 			p.moves--
 		}
 	}
+	p.pinDivision()
 	return p
 }
 
@@ -160,7 +163,9 @@ func (p *planner) majority(row *Assignment) bool {
 }
 
 // isNew reports whether a replica came with the row's last change.
-func isNew(row *Assignment, r Replica) bool { return r.ID == placement.ReplicaID(r.Node, row.Epoch) }
+func isNew(row *Assignment, r Replica) bool {
+	return row.Epoch > 1 && r.ID == placement.ReplicaID(r.Node, row.Epoch)
+}
 
 // isWrong reports whether a node has reported that the state of its replica of the group is wrong.
 func (p *planner) isWrong(group timer.ShardID, replicas []Replica, node uint64) bool {

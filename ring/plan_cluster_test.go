@@ -55,6 +55,9 @@ func newSettlement(t *testing.T, seed uint64, founders, shards, replicas int) *f
 // see has nodes that are there look at rows, and make their replicas as a host does.
 func (tw *fakeCluster) see(chance float64) {
 	for _, row := range tw.s.Rows() {
+		if tw.first[row.Group] == nil { // a shard is divided
+			tw.first[row.Group], tw.conf[row.Group], tw.made[row.Group] = row.Replicas, row.Replicas, map[uint64]bool{}
+		}
 		if row.Unmoved && !sameNodes(row.Founders(), tw.first[row.Group]) {
 			tw.t.Fatalf("%+v has forgotten some of its founders %+v", row, tw.first[row.Group])
 		}
@@ -67,6 +70,9 @@ func (tw *fakeCluster) see(chance float64) {
 		for _, m := range slices.Concat(host.Members, founders) {
 			if _, there := made[m.Replica]; !there && tw.alive(m.Node) && tw.rng.Float64() <= chance {
 				made[m.Replica] = isFounder(m)
+				if _, there := onNode(tw.conf[host.From], m.Node); host.From != 0 && !there {
+					made[m.Replica] = false // it has nothing to be made of
+				}
 			}
 		}
 	}

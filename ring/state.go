@@ -37,6 +37,8 @@ var (
 	ErrUnknownGroup = errors.New("no such shard")
 	ErrEpoch        = errors.New("the placement has changed since")
 	ErrMoving       = errors.New("the shard is being moved already")
+	ErrBadShards    = errors.New("the number of shards cannot become that one")
+	ErrResharding   = errors.New("the number of shards is growing already")
 )
 
 // State is the state machine of the meta group, and the copy of it that this node reads. It
@@ -56,6 +58,8 @@ type State struct {
 type cluster struct {
 	id       string // empty: not founded
 	shards   int
+	founded  int // shards at the founding; 0: as many as now
+	growth   resharding
 	replicas int
 	level    feature.Level // agreed on; it rises by finalize alone
 	version  uint64        // grows with each change of nodes or rows
@@ -175,7 +179,7 @@ func (s *State) Rows() []Assignment {
 func (s *State) View() View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return View{Replicas: s.cluster.replicas, Nodes: s.cluster.present, Rows: slices.Clone(s.cluster.rows)}
+	return View{Replicas: s.cluster.replicas, Nodes: s.cluster.present, Rows: slices.Clone(s.cluster.rows), Dividing: s.cluster.growth.Parents}
 }
 
 // Apply implements shard.Machine; the result is a Reply. An error is feature.ErrNewer.
@@ -204,6 +208,10 @@ func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 		command = (*cluster).setSecret
 	case SetReplicas:
 		command = (*cluster).setReplicas
+	case SetShards:
+		command = (*cluster).setShards
+	case Divide:
+		command = (*cluster).divide
 	case Finalize:
 		command = (*cluster).finalize
 	case Reseal:

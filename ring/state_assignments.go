@@ -161,7 +161,7 @@ func (c *cluster) place(_ int64, cmd *Command) Reply {
 	if err != nil {
 		return Reply{Row: row, Err: err}
 	}
-	if !row.Settled && !cmd.Force {
+	if !row.Settled && !cmd.Force || c.inDivision(row.Group) {
 		return Reply{Row: row, Err: ErrMoving}
 	}
 	for _, r := range cmd.To {
@@ -191,7 +191,11 @@ func (c *cluster) reconciled(_ int64, cmd *Command) Reply {
 		return Reply{Row: row, Err: err}
 	}
 	row.Settled, row.Leaving, row.Unmoved = true, nil, false
+	if row.Epoch > 1 {
+		row.From = 0
+	}
 	c.putRow(*row)
+	c.divided()
 	return Reply{Row: row}
 }
 

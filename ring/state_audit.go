@@ -64,6 +64,9 @@ func (c *cluster) audit() error {
 	if present != len(c.present) {
 		return fmt.Errorf("ring: audit: %d nodes are listed of %d", len(c.present), present)
 	}
+	if c.id != "" && !c.soundShards() {
+		return fmt.Errorf("ring: audit: %d rows for %d shards, founded with %d, growth %+v", len(c.rows), c.shards, c.founded, c.growth)
+	}
 	for i := range c.rows {
 		row := &c.rows[i]
 		if err := row.validate(); err != nil {

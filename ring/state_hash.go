@@ -27,6 +27,9 @@ func (s *State) Hash() uint64 {
 		h.number(c.nodeSum)
 		h.number(c.rowSum)
 		h.texts(string(c.secret))
+		if c.founded != 0 { // a snapshot leaves it out when it is 0
+			h.numbers(int64(c.founded), int64(c.growth.From), int64(c.growth.Parents), int64(c.growth.To))
+		}
 	}
 	return h.sum64()
 }
@@ -54,6 +57,9 @@ func hashRow(r *Assignment) uint64 {
 	h.flags(r.Settled, r.Unmoved)
 	h.replicas(r.Replicas, r.Replicas == nil)
 	h.replicas(r.Leaving, false) // a snapshot leaves it out when it is empty
+	if r.From != 0 {             // and this when it is 0
+		h.number(uint64(r.From))
+	}
 	return h.sum64()
 }
 

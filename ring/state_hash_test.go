@@ -76,7 +76,8 @@ func stateOf(saved *savedWhole) *State {
 	s := NewState(nil, nil)
 	c := saved.Cluster
 	s.Topics.replace(newTopicSet(saved.LastID, saved.Topics))
-	s.cluster = cluster{id: c.ID, shards: c.Shards, replicas: c.Replicas, level: c.Level, version: c.Version, nodes: map[uint64]Node{}, rows: saved.Rows, secret: c.Secret}
+	s.cluster = cluster{id: c.ID, shards: c.Shards, replicas: c.Replicas, level: c.Level, version: c.Version, nodes: map[uint64]Node{}, rows: saved.Rows, secret: c.Secret,
+		founded: c.Founded, growth: *c.Growth}
 	for _, n := range saved.Nodes {
 		s.cluster.nodes[n.ID] = n
 	}

@@ -23,6 +23,8 @@ type savedCluster struct {
 	Level    feature.Level `json:"level,omitempty"`
 	Version  uint64        `json:"version"`
 	Secret   []byte        `json:"secret,omitempty"`
+	Founded  int           `json:"founded_shards,omitempty"`
+	Growth   *resharding   `json:"resharding,omitempty"`
 }
 
 // savedHead is the first line of a snapshot. Its nodes and rows follow.
@@ -72,7 +74,10 @@ func (s *State) BeginSave() timer.Saving {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if c := &s.cluster; c.id != "" {
-		v.head.Cluster = &savedCluster{ID: c.id, Shards: c.shards, Replicas: c.replicas, Level: c.level, Version: c.version, Secret: c.secret}
+		v.head.Cluster = &savedCluster{ID: c.id, Shards: c.shards, Replicas: c.replicas, Level: c.level, Version: c.version, Secret: c.secret, Founded: c.founded}
+		if growth := c.growth; growth.Parents != 0 {
+			v.head.Cluster.Growth = &growth
+		}
 		v.nodes = slices.SortedFunc(maps.Values(c.nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 		v.rows = slices.Clone(c.rows)
 		v.want.nodes, v.want.rows = c.nodeSum, c.rowSum
@@ -221,7 +226,11 @@ func (s *State) Replace(state any) {
 
 // load takes what the first line has, after the nodes and rows that follow it.
 func (c *cluster) load(saved *savedCluster) error {
-	if saved.ID == "" || saved.Shards < 1 || saved.Shards > MaxShards || len(c.rows) != 1+saved.Shards {
+	c.shards, c.founded = saved.Shards, saved.Founded
+	if saved.Growth != nil {
+		c.growth = *saved.Growth
+	}
+	if saved.ID == "" || saved.Shards < 1 || saved.Shards > MaxShards || !c.soundShards() {
 		return fmt.Errorf("cluster %q has %d rows for %d shards", saved.ID, len(c.rows), saved.Shards)
 	}
 	for i := range c.rows {
@@ -233,7 +242,7 @@ func (c *cluster) load(saved *savedCluster) error {
 		return ErrBadSecret
 	}
 	c.secret = saved.Secret
-	c.id, c.shards, c.replicas, c.version = saved.ID, saved.Shards, saved.Replicas, saved.Version
+	c.id, c.replicas, c.version = saved.ID, saved.Replicas, saved.Version
 	c.level = max(saved.Level, feature.LevelFirst)
 	c.list()
 	return nil
