@@ -44,7 +44,7 @@ type Assignment struct {
 	// all replicas that the group was founded with; see Founders.
 	Unmoved bool `json:"unmoved,omitempty"`
 
-	// From is the shard that this one is divided from, until a move of it has been settled; 0: none.
+	// From is the shard that this one was divided from, for ever; 0: none.
 	From timer.ShardID `json:"from,omitempty"`
 }
 

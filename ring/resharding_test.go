@@ -76,8 +76,8 @@ func TestShardsDouble(t *testing.T) {
 	must(t, s, Command{Verb: SetShards, Shards: 16})
 }
 
-// TestChildKeepsItsOrigin: the first replicas of a divided shard are made of its parent's for as
-// long as one may be missing.
+// TestChildKeepsItsOrigin: the first replicas of a divided shard are made of its parent's, however
+// late they are.
 func TestChildKeepsItsOrigin(t *testing.T) {
 	s := founded(t, 1, 3, 4)
 	must(t, s, Command{Verb: SetShards, Shards: 2})
@@ -93,7 +93,7 @@ func TestChildKeepsItsOrigin(t *testing.T) {
 		t.Fatalf("%+v", row)
 	}
 	must(t, s, Command{Verb: Reconciled, Group: 2, Epoch: 2})
-	if row, _ = s.Row(2); row.From != 0 || row.Unmoved || row.dividing() {
+	if row, _ = s.Row(2); row.From != 1 || row.Unmoved || row.dividing() {
 		t.Fatalf("%+v", row)
 	}
 }

@@ -191,9 +191,6 @@ func (c *cluster) reconciled(_ int64, cmd *Command) Reply {
 		return Reply{Row: row, Err: err}
 	}
 	row.Settled, row.Leaving, row.Unmoved = true, nil, false
-	if row.Epoch > 1 {
-		row.From = 0
-	}
 	c.putRow(*row)
 	c.divided()
 	return Reply{Row: row}
