@@ -22,7 +22,7 @@ func (c *core) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([
 	out := make([]backend.Pulled, len(taken))
 	for i := range taken {
 		t := &taken[i]
-		r := receipt{shard: t.Shard, topic: topic, handle: t.Handle, seq: t.Timer.Seq, fence: t.Timer.Fence}
+		r := receipt{shard: t.Shard, place: c.router.PlaceOf(topic, t.Timer.ID), topic: topic, handle: t.Handle, seq: t.Timer.Seq, fence: t.Timer.Fence}
 		out[i] = backend.Pulled{Timer: t.Timer, Receipt: r.seal(secret), UntilMs: t.UntilMs}
 	}
 	return out, nil
@@ -46,12 +46,13 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 	if secret == nil {
 		return nil, timer.ErrRecovering
 	}
+	shards, _, _ := c.member.Shards()
 	held := make([]bool, len(claim.Receipts))
 	var ops []timer.Op
 	var at []int
 	for i, text := range claim.Receipts {
 		r, ok := openReceipt(secret, text)
-		if !ok || r.shard == shard.Meta || int(r.shard) > c.p.self.Identity().Shards {
+		if !ok || r.shard == shard.Meta || int(r.shard) > shards {
 			continue
 		}
 		topic, err := c.topics.ByID(ctx, r.topic)
@@ -64,7 +65,10 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 		if !claim.Sees(topic.Name) {
 			continue
 		}
-		ops = append(ops, timer.Op{Shard: r.shard, Brief: true, Command: &timer.Command{Kind: claim.Kind, Topic: r.topic, Claim: &timer.LeaseUpdate{
+		if r.place != 0 {
+			r.shard = timer.ShardID(1 + (r.place-1)%uint64(shards))
+		}
+		ops = append(ops, timer.Op{Shard: r.shard, Place: r.place, Brief: true, Command: &timer.Command{Kind: claim.Kind, Topic: r.topic, Claim: &timer.LeaseUpdate{
 			Handle: r.handle, Seq: r.seq, Fence: r.fence,
 			LeaseMs: claim.LeaseMs, DelayMs: claim.DelayMs, HasDelay: claim.HasDelay, Reason: claim.Reason,
 		}}})

@@ -30,6 +30,8 @@ type dispatcher struct {
 	tracer *tracing.Tracer
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
+	// place is route.Router.PlaceOf.
+	place  func(topic timer.TopicID, id string) uint64
 	topics topicFacts
 	// guarded: the ports of the cluster are known, which no call may reach.
 	guarded *atomic.Bool
@@ -150,7 +152,7 @@ func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 		Deadline: j.Deadline, KeepAnswer: !j.Topic.Policy.NoAnswers,
 	}
 	if j.Topic.Policy.Report {
-		receipt := receipt{shard: j.Shard, topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}
+		receipt := receipt{shard: j.Shard, place: d.place(j.Topic.ID, job.ID), topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}
 		r.Receipt = receipt.seal(d.secret())
 	}
 	if job.Trace != nil {

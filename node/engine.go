@@ -42,7 +42,14 @@ func (e *engine) started() (*core, error) {
 }
 
 // Shards is 1 before it is known: nothing can be asked of a shard then.
-func (e *engine) Shards() int { return max(1, e.p.self.Identity().Shards) }
+func (e *engine) Shards() int {
+	c := e.p.core.Load()
+	if c == nil {
+		return max(1, e.p.self.Identity().Shards)
+	}
+	now, _, _ := c.member.Shards()
+	return now
+}
 
 // Leader implements backend.Engine.
 func (e *engine) Leader(id timer.ShardID) string {

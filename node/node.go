@@ -238,8 +238,8 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		}
 	}
 	c.history = newHistoryAdapter(p, state)
-	c.feed = c.newFeed(id.Shards, &m.rates, pool)
-	dispatch := &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, tracer: p.tracer, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}
+	c.feed = c.newFeed(&m.rates, pool)
+	dispatch := &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, tracer: p.tracer, secret: c.clusterSecret, place: func(topic timer.TopicID, id string) uint64 { return c.router.PlaceOf(topic, id) }, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}
 	m.batchCalls(&dispatch.batches)
 	var err error
 	c.host, err = shard.New(shard.Config{
@@ -249,7 +249,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
-		Describe: timers.Outcomes(id.Shards),
+		Describe: timers.Outcomes(),
 	})
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.feed.Attach(c.host)
 	c.member.Attach(c.host)
 	c.router = route.New(route.Config{
-		Self: id.NodeID, Shards: id.Shards, Host: c.host, History: c.history, Cluster: c.member,
+		Self: id.NodeID, Host: c.host, History: c.history, Cluster: c.member, Topic: state.Topic,
 		Peers: p.peers, NotSent: peer.ErrNotSent, Tasks: p.tasks, Background: p.spawn,
 	})
 	c.topics = route.NewTopics(c.router, state.Topics, c.member)

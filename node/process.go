@@ -103,10 +103,10 @@ func (p *process) spawn(run func(context.Context)) {
 }
 
 // newFeed makes the feed that shows the events of this node's shards, and of others', to listeners.
-func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed.Feed {
+func (c *core) newFeed(rates *feed.Rates, pool *callback.Pool) *feed.Feed {
 	state := c.member.State
 	return feed.New(feed.Config{
-		Self: c.p.self.ID(), Shards: shards, Rates: rates,
+		Self: c.p.self.ID(), Shards: c.member.Shards, Rates: rates,
 		Breakers: func() map[string]string {
 			states := map[string]string{}
 			pool.Breakers(func(destination string, state delivery.BreakerState) {

@@ -11,9 +11,11 @@ import (
 
 // receipt names a lease for the consumer that has it. Its fields are no secret; the sum at its end
 // can only be made with the cluster's secret. A shard gives each lease a number of its own, under
-// any leader, so a receipt never comes to mean another lease.
+// any leader, so a receipt never comes to mean another lease. Where the timer is when there are more
+// shards is in its place.
 type receipt struct {
 	shard  timer.ShardID
+	place  uint64 // see timer.Op
 	topic  timer.TopicID
 	handle timer.Handle
 	seq    uint64
@@ -21,7 +23,7 @@ type receipt struct {
 }
 
 const (
-	receiptVersion  = 1
+	receiptVersion  = 2
 	receiptMACBytes = 16
 	maxReceiptText  = 128
 	receiptDomain   = "carillon receipt\x00" // so that the secret can be used for other things too
@@ -37,7 +39,7 @@ func receiptMAC(secret, body []byte) []byte {
 // seal writes a receipt as consumers get it: base64url.
 func (r *receipt) seal(secret []byte) string {
 	b := append(make([]byte, 0, 64), receiptVersion)
-	for _, v := range [...]uint64{uint64(r.shard), uint64(r.topic), uint64(r.handle), r.seq, r.fence} {
+	for _, v := range [...]uint64{uint64(r.shard), uint64(r.topic), uint64(r.handle), r.seq, r.fence, r.place} {
 		b = binary.AppendUvarint(b, v)
 	}
 	return base64.RawURLEncoding.EncodeToString(append(b, receiptMAC(secret, b)...))
@@ -62,6 +64,6 @@ func openReceipt(secret []byte, text string) (r receipt, ok bool) {
 		rest = rest[max(n, 0):]
 		return v
 	}
-	r = receipt{timer.ShardID(number()), timer.TopicID(number()), timer.Handle(number()), number(), number()}
+	r = receipt{shard: timer.ShardID(number()), topic: timer.TopicID(number()), handle: timer.Handle(number()), seq: number(), fence: number(), place: number()}
 	return r, len(rest) == 0
 }

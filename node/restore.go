@@ -164,7 +164,8 @@ func (r *restore) verify() error {
 	}
 	if n := r.cfg.Shards; n != 0 && n != r.saved.Shards {
 		return fmt.Errorf("the backup has %d shards, and so will the cluster: a timer's id may say in which one it is. "+
-			"For more of them use carillon ctl shards once the cluster runs", r.saved.Shards)
+			"For twice as many, 4 times, … use carillon ctl shards once it runs; for any other number restore it so and move its topics to a new cluster "+
+			"with carillon ctl export and import", r.saved.Shards)
 	}
 	return nil
 }
@@ -273,7 +274,7 @@ func (r *restore) write() (out *Restored, err error) {
 	row, _ := state.Row(shard.Meta)
 	_, shards, replicas := state.Cluster()
 	plan := &ring.FoundingPlan{ClusterID: out.ClusterID, Shards: shards, Replicas: replicas, Nodes: state.Nodes()}
-	return out, member.WriteRestoredIdentity(r.fsys, dir, plan, row.ForHost())
+	return out, member.WriteRestoredIdentity(r.fsys, dir, plan, state.Shards().First, row.ForHost())
 }
 
 // free refuses a directory that has something in it.

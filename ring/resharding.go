@@ -57,7 +57,7 @@ func (c *cluster) setShards(_ int64, cmd *Command) Reply {
 	return Reply{}
 }
 
-// next is the shard that is divided next; 0: there is none left, or one is being divided.
+// nextDivided is the shard that is divided next; 0: there is none left, or one is being divided.
 func (c *cluster) nextDivided() timer.ShardID {
 	return nextDivided(c.rows, c.growth.Parents)
 }
@@ -135,14 +135,38 @@ type Resharding struct {
 	Dividing bool
 }
 
-// Shards is the number of timer shards, and how many the cluster was founded with.
-func (s *State) Shards() (now, founded int) {
+// Shards are the timer shards of a cluster.
+type Shards struct {
+	Now     int // how many there are, those included that are yet to be divided from others
+	First   int // how many the cluster was founded with
+	Parents int // those above it are being divided from others; Now: none is
+}
+
+// Shards counts the timer shards; all zero before the cluster is founded.
+func (s *State) Shards() Shards {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if founded = s.cluster.founded; founded == 0 {
-		founded = s.cluster.shards
+	c := &s.cluster
+	n := Shards{Now: c.shards, First: c.founded, Parents: c.growth.Parents}
+	if n.First == 0 {
+		n.First = n.Now
 	}
-	return s.cluster.shards, founded
+	if n.Parents == 0 {
+		n.Parents = n.Now
+	}
+	return n
+}
+
+// Unborn is the shard that still has the timers of another, or may have; 0: that one has them.
+func (s *State) Unborn(id timer.ShardID) timer.ShardID {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := &s.cluster
+	p := timer.ShardID(c.growth.Parents)
+	if p == 0 || id <= p || int64(id) > int64(c.shards) || int64(id) < int64(len(c.rows)) && c.rows[id].Settled {
+		return 0
+	}
+	return id - p
 }
 
 // Resharding is how far the growth is, as this copy of the state has it; false: there is none.

@@ -42,9 +42,12 @@ func TestShardsDouble(t *testing.T) {
 		if got, _ := s.Resharding(); got != w {
 			t.Fatalf("%+v, want %+v", got, w)
 		}
-		now, first := s.Shards()
-		if wantNow := []int{4, 4, 8, 8, 8, 8}[i]; now != wantNow || first != 2 {
-			t.Fatalf("step %d: %d shards, founded with %d", i, now, first)
+		now := s.Shards().Now
+		if want := ([]Shards{{4, 2, 2}, {8, 2, 4}}[min(i/2, 1)]); s.Shards() != want {
+			t.Fatalf("step %d: %+v, want %+v", i, s.Shards(), want)
+		}
+		if from := s.Unborn(timer.ShardID(3 + i)); from != w.Shard || s.Unborn(w.Shard) != 0 {
+			t.Fatalf("step %d: shard %d is yet to be divided from %d", i, 3+i, from)
 		}
 		refused(t, s, ErrResharding, Command{Verb: SetShards, Shards: 2 * now})
 		refused(t, s, ErrEpoch, Command{Verb: Divide, Group: w.Shard + 1, Epoch: 1})
@@ -260,10 +263,10 @@ func TestRestoredGrowth(t *testing.T) {
 			continue
 		}
 		s = reread(t, s)
-		now, first := s.Shards()
+		now := s.Shards()
 		r, _ := s.Resharding()
-		if now != c.now || first != 2 || r.To != c.more || len(s.Rows()) != 1+c.groups {
-			t.Errorf("%+v: %d shards, founded with %d, %d rows, growth %+v", c, now, first, len(s.Rows()), r)
+		if now.Now != c.now || now.First != 2 || r.To != c.more || len(s.Rows()) != 1+c.groups {
+			t.Errorf("%+v: %+v, %d rows, growth %+v", c, now, len(s.Rows()), r)
 		}
 		if err := s.Audit(); err != nil {
 			t.Errorf("%+v: %v", c, err)

@@ -18,6 +18,9 @@ type Query struct {
 	After          *SortKey // only timers after this place
 	Limit          int
 	WithoutPayload bool
+	// Of is the number of shards that the asker counts with; 0: any. Where it is another by now the
+	// answer is ErrShards.
+	Of int
 
 	// Bytes is about how many bytes of the page's timers are returned in full; the rest are Short.
 	// 0: all. Room is also asked if the query is answered in the asking process; nil: it is not.
@@ -77,6 +80,7 @@ type Ref struct {
 	Seq     uint64
 	Origin  ShardID // that gave the number, see Timer
 	Tag     uint32
+	Origin  ShardID // see Timer.Origin
 	Version uint32
 	Leased  bool  // a call has started; a timer leased ahead of its due time does not count
 	DueMs   int64 // as clients see it

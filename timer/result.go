@@ -2,7 +2,10 @@ package timer
 
 // Op is one command of DoAll, with its answer.
 type Op struct {
-	Shard   ShardID
+	Shard ShardID
+	// Place decides the shard of a command without an id, should the number of shards grow: that
+	// is 1 + (Place - 1) mod the number. 0: it stays Shard.
+	Place   uint64
 	Command *Command
 	Brief   bool
 	// for the Timer of the answer, unless the command has created it; nil: unbounded. If it does

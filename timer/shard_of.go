@@ -20,18 +20,19 @@ func KeyOf(id string) (key string, hasKey bool) {
 // ShardOf is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id)
 // mod p; but an id made by the server carries its shard, see NewID.
 func ShardOf(t *Topic, id string, p int) ShardID {
-	if n, ok := shardOfID(id); ok {
-		return ShardID(1 + (n-1)%uint32(p))
-	}
-	key, _ := KeyOf(id)
-	return shardOfKey(t.Name, key, p)
+	return ShardID(1 + PlaceOf(t, id)%uint64(p))
 }
 
-func shardOfKey(topic, key string, p int) ShardID {
+// PlaceOf is the number that decides the shard of a timer, whatever the number of shards.
+func PlaceOf(t *Topic, id string) uint64 {
+	if n, ok := shardOfID(id); ok {
+		return uint64(n - 1)
+	}
+	key, _ := KeyOf(id)
 	var d xxhash.Digest
 	d.Reset()
-	_, _ = d.WriteString(topic)
+	_, _ = d.WriteString(t.Name)
 	_, _ = d.Write([]byte{0})
 	_, _ = d.WriteString(key)
-	return ShardID(1 + d.Sum64()%uint64(p))
+	return d.Sum64()
 }

@@ -59,6 +59,7 @@ type dueAsk struct {
 	FromMs   int64           `json:"from_ms"`
 	BucketMs int64           `json:"bucket_ms"`
 	Buckets  int             `json:"buckets"`
+	Of       int             `json:"of,omitempty"` // the number of shards, where it has ever grown
 }
 
 // dueHere is one node's answer.
@@ -73,12 +74,16 @@ type dueHere struct {
 // have no leader now, are missing in the answer: see its Counted.
 func (f *Feed) Due(ctx context.Context, q *backend.DueQuery) (*backend.Due, error) {
 	ask := dueAsk{Topics: q.Topics, All: q.All, FromMs: q.FromMs, BucketMs: q.BucketMs, Buckets: q.Buckets}
-	body, err := json.Marshal(&ask)
-	if err != nil {
-		return nil, err
-	}
 	for try := 1; ; try++ {
-		d := &backend.Due{Buckets: make([]int64, q.Buckets), Shards: f.cfg.Shards}
+		shards, first, _ := f.cfg.Shards()
+		d := &backend.Due{Buckets: make([]int64, q.Buckets), Shards: shards}
+		if shards != first {
+			ask.Of = shards
+		}
+		body, err := json.Marshal(&ask)
+		if err != nil {
+			return nil, err
+		}
 		counted := map[timer.ShardID]bool{}
 		twice := false
 		f.each(ctx, methodDue, body, func() ([]byte, error) { return f.serveDue(body) }, func(_ uint64, answer []byte, err error) {
@@ -121,12 +126,19 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 			topics[id] = true
 		}
 	}
+	shards, first, steady := f.cfg.Shards()
+	if a.Of == 0 && shards != first || a.Of != 0 && a.Of != shards || !steady {
+		return nil, timer.ErrShards // one of both does not know yet that there are more
+	}
 	h := dueHere{Shards: []timer.ShardID{}}
 	sum := table.Forecast{FromMs: a.FromMs, BucketMs: a.BucketMs, Buckets: make([]int64, a.Buckets)}
-	for id := timer.ShardID(1); int(id) <= f.cfg.Shards; id++ {
+	for id := timer.ShardID(1); int(id) <= shards; id++ {
 		if f.host.Leads(id) && f.host.Forecast(id, topics, &sum) == nil {
 			h.Shards = append(h.Shards, id)
 		}
+	}
+	if now, _, steady := f.cfg.Shards(); now != shards || !steady {
+		return nil, timer.ErrShards
 	}
 	h.Buckets, h.Overdue, h.Later = sum.Buckets, sum.Overdue, sum.Later
 	return json.Marshal(&h)

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	controlInterval = time.Second // the controller's turn
-	resealBatch     = 64          // commands in one turn
+	controlInterval = time.Second            // the controller's turn
+	growthInterval  = 100 * time.Millisecond // … and how soon the next shard is divided
+	resealBatch     = 64                     // commands in one turn
 )
 
 // controller plans the placement and keeps the cluster's secrets, on the meta group's leader.
@@ -18,6 +19,26 @@ type controller struct {
 	*local
 	meta    *metaClient
 	missing *rareLog // of founders
+}
+
+// run gives the controller its turns: one each controlInterval, and one as soon as a shard has been
+// divided.
+func (c *controller) run(ctx context.Context) {
+	c.step(ctx)
+	for last, seen := c.tasks.Now(), 0; ; {
+		pause := controlInterval
+		if _, on := c.State.Resharding(); on {
+			pause = growthInterval
+		}
+		if !c.tasks.Sleep(ctx, pause) {
+			return
+		}
+		r, _ := c.State.Resharding()
+		if now := c.tasks.Now(); now-last >= controlInterval || !r.Dividing && r.Done != seen {
+			last, seen = now, r.Done
+			c.step(ctx)
+		}
+	}
 }
 
 // step is the controller's turn: only the meta group's leader has one.

@@ -26,9 +26,11 @@ type Identity struct {
 	// is asked.
 	Asked uint32 `json:"asked,omitempty"`
 	// The meta group's replica is on disk: from here on it is damage if it is missing.
-	Founded  bool `json:"founded"`
-	Shards   int  `json:"shards,omitempty"`
-	Replicas int  `json:"replicas,omitempty"`
+	Founded bool `json:"founded"`
+	Shards  int  `json:"shards,omitempty"`
+	// The number of shards that the cluster was founded with; 0: Shards.
+	FirstShards int `json:"first_shards,omitempty"`
+	Replicas    int `json:"replicas,omitempty"`
 
 	// Empty before the node has founded or joined one.
 	ClusterID string `json:"cluster_id,omitempty"`

@@ -18,6 +18,7 @@ const joinTries = 3 // members asked in one step
 type joinAnswer struct {
 	ClusterID string            `json:"cluster_id"`
 	Shards    int               `json:"shards"`
+	First     int               `json:"first_shards,omitempty"` // founded with; 0: Shards
 	Replicas  int               `json:"replicas"`
 	Meta      *shard.Assignment `json:"meta,omitempty"`
 	// Plan has the joining node, and is not founded yet: it is one of the founders.
@@ -42,6 +43,7 @@ func (s *Self) join(ctx context.Context) (waiting string, err error) {
 	}
 	return "", s.Change(func(id *Identity) {
 		id.ClusterID, id.Shards, id.Replicas, id.Meta = answer.ClusterID, answer.Shards, answer.Replicas, answer.Meta
+		id.FirstShards = answer.First
 		id.Rejoin = nil
 	})
 }
@@ -120,6 +122,9 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	}
 	var a joinAnswer
 	a.ClusterID, a.Shards, a.Replicas = m.State.Cluster()
+	if n := m.State.Shards(); n.First != n.Now {
+		a.First = n.First
+	}
 	if row, ok := m.State.Row(ring.MetaGroup); ok && row.Names(n.ID) {
 		meta := row.ForHost()
 		a.Meta = &meta

@@ -32,6 +32,8 @@ type Host interface {
 	// Held is how many leases of a topic this node has.
 	Held(topic timer.TopicID) int
 	KeyWeights(topic timer.TopicID) int
+	// Grow makes room for more shards; those above parents are being divided from others.
+	Grow(shards, parents int)
 	Place(rows []shard.Assignment)
 	Cordon(on bool)
 	// Fault names a fault of one of its replicas; "" if none is known.
@@ -58,6 +60,7 @@ type Host interface {
 // copy of the meta group's state.
 type local struct {
 	*Self
+	shardCounter
 	State *ring.State
 
 	host    Host                            // set by Attach
@@ -109,6 +112,7 @@ func (s *Self) NewMember(topics, members func()) *Member {
 func newMember(s *Self, state *ring.State) *Member {
 	id := s.Identity()
 	l := &local{Self: s, State: state}
+	l.begin(&id)
 	m := &Member{local: l, Limits: ring.NewLimitAllocator(id.NodeID, id.Starts)}
 	m.observer = &observer{l}
 	m.metaClient = newMetaClient(l, m.observer)
@@ -137,7 +141,7 @@ func (m *Member) Run(ctx context.Context) {
 	work.Go(func() { m.reportSettled(ctx) })
 	work.Go(func() { task.Every(ctx, m.tasks, heartbeatInterval, m.heartbeats.send) })
 	work.Go(func() { m.controller.awaitBootstrap(ctx) })
-	work.Go(func() { task.Every(ctx, m.tasks, controlInterval, func() { m.controller.step(ctx) }) })
+	work.Go(func() { m.controller.run(ctx) })
 	work.Go(func() { m.registration.run(ctx) })
 	work.Go(func() { m.askOthers(ctx) })
 	work.Go(func() { task.Every(ctx, m.tasks, refreshInterval, func() { m.refresher.refresh(ctx) }) })
@@ -155,7 +159,11 @@ func (m *Member) followState(ctx context.Context) {
 		m.onMembers()
 		m.followStarts(starts)
 		m.peers.Review(m.misnamed) // nodes that were let in before their names were known
+		grown := m.followShards(ctx)
 		rows := m.State.Rows()
+		if now, _, _ := m.Shards(); !grown {
+			rows = rows[:min(len(rows), 1+now)]
+		}
 		list := make([]shard.Assignment, len(rows))
 		for i := range rows {
 			list[i] = rows[i].ForHost()

@@ -24,6 +24,13 @@ func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
 			}
 		}
 	}
+	if from := o.born(id); from != id {
+		for _, node := range o.LikelyLeaders(from) {
+			if !slices.Contains(out, node) {
+				out = append(out, node)
+			}
+		}
+	}
 	if row, ok := o.State.Row(id); ok {
 		for _, r := range row.Replicas {
 			if !slices.Contains(out, r.Node) {
@@ -41,7 +48,7 @@ func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
 
 // leads are the timer shards that this node leads.
 func (o *observer) leads() (ids []timer.ShardID) {
-	_, shards, _ := o.State.Cluster()
+	shards, _, _ := o.Shards()
 	for id := timer.ShardID(1); int(id) <= shards; id++ {
 		if o.host.Leads(id) {
 			ids = append(ids, id)
@@ -61,7 +68,7 @@ func (o *observer) LeadingNodes() (nodes []uint64) {
 			nodes = append(nodes, n.ID)
 		}
 	}
-	_, shards, _ := o.State.Cluster()
+	shards, _, _ := o.Shards()
 	for id := timer.ShardID(1); int(id) <= shards; id++ {
 		if o.host.Leads(id) {
 			return append(nodes, o.id)
@@ -83,7 +90,7 @@ func (o *observer) LiveNodes() (nodes []uint64) {
 
 // Replicas are the nodes that are to have a replica of a shard.
 func (o *observer) Replicas(id timer.ShardID) (nodes []uint64) {
-	row, _ := o.State.Row(id)
+	row, _ := o.State.Row(o.born(id))
 	for _, r := range row.Replicas {
 		nodes = append(nodes, r.Node)
 	}

@@ -19,11 +19,15 @@ func NewNodeID(random func([]byte)) uint64 {
 func NewClusterID(random func([]byte)) string { return newClusterID(random) }
 
 // WriteRestoredIdentity makes a directory in which a cluster was restored that of its one node. It
-// is the last that is written: without it no node starts there.
-func WriteRestoredIdentity(fsys vfs.FS, dir string, plan *ring.FoundingPlan, meta shard.Assignment) error {
+// is the last that is written: without it no node starts there. first is the number of shards that
+// the cluster of the backup was founded with.
+func WriteRestoredIdentity(fsys vfs.FS, dir string, plan *ring.FoundingPlan, first int, meta shard.Assignment) error {
 	id := Identity{
 		NodeID: plan.Nodes[0].ID, Founded: true, Shards: plan.Shards, Replicas: plan.Replicas, ClusterID: plan.ClusterID,
 		AcceptedPlan: plan, Meta: &meta,
+	}
+	if first != plan.Shards {
+		id.FirstShards = first
 	}
 	return id.Write(fsys, dir)
 }

@@ -37,14 +37,18 @@ func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 	var mu sync.Mutex
 	var first error
 	all := task.NewGroup(r.tasks)
-	lanes := min(r.shards, bulkShards)
+	shards := bulk.Of
+	if shards == 0 {
+		shards = r.shards()
+	}
+	lanes := min(shards, bulkShards)
 	for lane := range lanes {
 		all.Go(func() {
-			for id := 1 + lane; id <= r.shards && ctx.Err() == nil; id += lanes {
+			for id := 1 + lane; id <= shards && ctx.Err() == nil; id += lanes {
 				if !bulk.Walks(timer.ShardID(id)) {
 					continue
 				}
-				if err := b.shard(ctx, timer.ShardID(id)); err != nil {
+				if err := b.shard(ctx, shardWalk{id: timer.ShardID(id), of: shards}); err != nil {
 					mu.Lock()
 					if first == nil {
 						first = err
@@ -70,25 +74,52 @@ type bulkRun struct {
 	calls context.Context
 }
 
-// shard does one shard.
-func (b *bulkRun) shard(ctx context.Context, id timer.ShardID) error {
-	for at := (timer.ScanCursor{}); !at.Done(); {
+// shardWalk is the walk of one shard, in a cluster of so many.
+type shardWalk struct {
+	id timer.ShardID
+	of int
+	at timer.ScanCursor
+}
+
+// divided lets a walk go on in a cluster of twice as many shards, and returns that of the other
+// half: the child has its timers in the same slots. Steps that were taken before had both halves.
+func (w *shardWalk) divided() (child shardWalk) {
+	child = shardWalk{id: w.id + timer.ShardID(w.of), of: 2 * w.of, at: w.at}
+	w.of *= 2
+	return child
+}
+
+// shard does one shard, and those that are divided from it meanwhile.
+func (b *bulkRun) shard(ctx context.Context, first shardWalk) error {
+	for walks := []shardWalk{first}; len(walks) > 0; {
+		w := &walks[len(walks)-1]
+		if w.at.Done() {
+			walks = walks[:len(walks)-1]
+			continue
+		}
 		var marks []timer.Ref
 		err := b.retry(ctx, func() error {
+			if w.of < b.shards() {
+				return timer.ErrShards
+			}
 			return b.pace.walk(ctx, func() error {
-				list, next, err := b.Walk(b.calls, id, &b.bulk.Query, at)
+				list, next, err := b.Walk(b.calls, w.id, w.of, &b.bulk.Query, w.at)
 				if err == nil {
-					marks, at = list, next
+					marks, w.at = list, next
 				}
 				return err
 			})
 		})
-		if err != nil {
+		switch {
+		case errors.Is(err, timer.ErrShards) && w.of < b.shards():
+			walks = append(walks, w.divided())
+			continue
+		case err != nil:
 			return err
 		}
 		for len(marks) > 0 {
 			n := min(len(marks), b.pace.batch())
-			if err := b.settle(ctx, id, marks[:n]); err != nil {
+			if err := b.settle(ctx, w.id, marks[:n]); err != nil {
 				return err
 			}
 			marks = marks[n:]
@@ -102,7 +133,7 @@ func (b *bulkRun) retry(ctx context.Context, do func() error) error {
 	until := b.tasks.Now() + bulkPatience
 	for pause := firstPause; ; pause = min(2*pause, bulkPause) {
 		err := do()
-		if !timer.Transient(err) || b.tasks.Now()+pause > until {
+		if !timer.Transient(err) || errors.Is(err, timer.ErrShards) || b.tasks.Now()+pause > until {
 			return err
 		}
 		if !b.tasks.Sleep(ctx, pause) {

@@ -35,12 +35,14 @@ type bulkCluster struct {
 func newBulkCluster(shards int) *bulkCluster {
 	f := &bulkCluster{nodes: map[uint64]*Router{}, timers: map[timer.ShardID][]*timer.Timer{}}
 	begin := time.Now()
-	f.nodes[1] = New(Config{Self: 1, Shards: shards, Host: f, Cluster: nobodyElse{}, Tasks: task.NewGoroutines(func() time.Duration { return time.Since(begin) })})
+	f.nodes[1] = New(Config{Self: 1, Host: f, Cluster: nobodyElse{shards: shards}, Tasks: task.NewGoroutines(func() time.Duration { return time.Since(begin) })})
 	return f
 }
 
 // nobodyElse is a cluster of one.
-type nobodyElse struct{}
+type nobodyElse struct{ shards int }
+
+func (n nobodyElse) Shards() (now, first int, steady bool) { return n.shards, n.shards, true }
 
 func (nobodyElse) LikelyLeaders(timer.ShardID) []uint64 { return nil }
 func (nobodyElse) LeadingNodes() []uint64               { return []uint64{1} }

@@ -15,8 +15,11 @@ import (
 // tried again until each shard has been counted, and counted once.
 func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	b := r.newBackoff(r.tasks.Now())
-	fan := countFanOut{Router: r, topics: topics, targets: make([]target, r.shards)}
+	fan := countFanOut{Router: r, topics: topics}
 	for {
+		if n := r.shards(); n != len(fan.targets) {
+			fan.targets = make([]target, n)
+		}
 		sums, whole, err := fan.round(ctx)
 		if whole || err != nil {
 			return sums, err
@@ -52,7 +55,7 @@ func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole boo
 	}
 	all.Wait()
 	sums = make([]timer.Counts, len(f.topics))
-	counted := make([]int, 1+f.shards)
+	counted := make([]int, 1+len(f.targets))
 	for i := range parts {
 		p := &parts[i]
 		if p.err != nil {
@@ -97,10 +100,14 @@ func (f *countFanOut) nodes() []nodeCounts {
 
 func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
 	if p.node == f.self {
-		p.shards, p.counts, p.err = f.countHere(f.topics)
+		p.err = f.counting(len(f.targets), func() (err error) {
+			p.shards, p.counts, err = f.countHere(f.topics)
+			return err
+		})
 		return
 	}
 	p.err = f.readAt(ctx, p.node, &reading{
+		of:     len(f.targets),
 		method: methodCounts, within: scanCallIn,
 		ask: func() []byte { return wire.AppendCountsRequest(nil, f.topics) },
 		take: func(answer []byte) (err error) {

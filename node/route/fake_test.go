@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,8 @@ type fakeNode struct {
 	thinks uint64 // the leader of every shard, when set
 	blind  bool   // knows of no leader
 	waits  bool   // is about to know the leader
+	counts int    // with so many shards; 0: those that the cluster was founded with
+	grows  bool   // its host counts with another number just now
 }
 
 func newFakeCluster(nodes, shards int) *fakeCluster {
@@ -74,7 +77,7 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 	for id := uint64(1); id <= uint64(nodes); id++ {
 		n := &fakeNode{cluster: c, id: id}
 		n.Router = New(Config{
-			Self: id, Shards: shards, Host: n, History: fakeHistory{n}, Cluster: n, Peers: n, NotSent: errNotSentFake, Tasks: tasks,
+			Self: id, Host: n, History: fakeHistory{n}, Cluster: n, Peers: n, NotSent: errNotSentFake, Tasks: tasks,
 			Background: func(run func(context.Context)) { tasks.Go(func() { run(context.Background()) }) },
 		})
 		c.nodes[id] = n
@@ -103,6 +106,12 @@ func (n *fakeNode) LikelyLeaders(timer.ShardID) []uint64 {
 		all = append(all, id)
 	}
 	return all
+}
+
+// Shards implements Cluster.
+func (n *fakeNode) Shards() (now, first int, steady bool) {
+	shards := cmp.Or(n.counts, n.cluster.shards)
+	return shards, n.cluster.shards, !n.grows
 }
 
 // LiveNodes implements Cluster: all others but those that are down.

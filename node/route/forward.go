@@ -81,6 +81,9 @@ func (r *Router) finish(ctx context.Context, ops []timer.Op, begin time.Duration
 			return
 		}
 		q.round++
+		for _, i := range todo {
+			q.place(&ops[i])
+		}
 		q.send(ctx, todo)
 	}
 }
@@ -209,7 +212,7 @@ func (q *opsRequest) split(todo []int) []nodeBatch {
 			batches = append(batches, nodeBatch{node: node})
 		}
 		b := &batches[k]
-		b.ops = append(b.ops, timer.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief, Room: o.Room})
+		b.ops = append(b.ops, timer.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief, Room: o.Room, Place: o.Place})
 		b.at = append(b.at, i)
 	}
 	return batches

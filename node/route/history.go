@@ -17,9 +17,29 @@ import (
 // answer and might have an end that shows that an add was made before (P5). Nodes that are not heard
 // are not waited for: where a majority of a shard's replicas has answered, one of them was there
 // when a timer ended, unless the shard has moved since or the history of that time is lost there.
+//
+// What ended in a shard before it was divided stays in its history: a query of some shards is also
+// one of those that they were divided from.
 func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
-	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[timer.ShardID]*target{}}
-	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
+	for {
+		of := r.shards()
+		list, more, err := r.history(ctx, q, of)
+		if of == r.shards() {
+			return list, more, err
+		}
+	}
+}
+
+// history is History while there are so many shards.
+func (r *Router) history(ctx context.Context, q *timer.HistoryQuery, of int) ([]*timer.HistoryEntry, bool, error) {
+	s := historySearch{Router: r, query: q, of: of, targets: map[timer.ShardID]*target{}}
+	switch {
+	case len(q.Shards) == 1:
+		s.left = r.withAncestors([]timer.ShardID{r.shardOf(q.Shards[0], q.Topic, q.ID)})
+	case len(q.Shards) > 1:
+		s.left = r.withAncestors(q.Shards)
+	}
+	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= of; id++ {
 		s.left = append(s.left, id)
 	}
 	slices.Sort(s.left)
@@ -35,7 +55,7 @@ func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.H
 		if err := s.round(ctx); err != nil {
 			return nil, false, err
 		}
-		if len(s.left) == 0 {
+		if len(s.left) == 0 || s.of != r.shards() {
 			break
 		}
 		if !b.wait(ctx, false) {
@@ -72,6 +92,7 @@ func (s *historySearch) byMajority() bool {
 type historySearch struct {
 	*Router
 	query   *timer.HistoryQuery
+	of      int             // shards that there are
 	left    []timer.ShardID // not answered yet
 	targets map[timer.ShardID]*target
 	parts   []historyPart
@@ -128,10 +149,14 @@ func (s *historySearch) askPart(ctx context.Context, p *historyPart, kept bool) 
 	q := *s.query
 	q.Shards, q.Kept = p.ask, kept
 	if p.node == s.self {
-		p.shards, p.list, p.more, p.err = s.historyHere(&q)
+		p.err = s.counting(s.of, func() (err error) {
+			p.shards, p.list, p.more, err = s.historyHere(&q)
+			return err
+		})
 		return
 	}
 	p.err = s.readAt(ctx, p.node, &reading{
+		of:     s.of,
 		method: methodHistory, within: scanCallIn,
 		ask: func() []byte { return wire.AppendHistoryQuery(nil, &q) },
 		take: func(answer []byte) (err error) {

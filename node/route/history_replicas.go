@@ -20,6 +20,7 @@ const (
 type replicaReaders struct {
 	*Router
 	query *timer.HistoryQuery
+	of    int // shards that there are
 	ids   []timer.ShardID
 	asked *task.Group
 	parts []historyPart
@@ -27,7 +28,7 @@ type replicaReaders struct {
 
 // askReplicas begins to ask this node and all that it hears.
 func (s *historySearch) askReplicas(ctx context.Context) *replicaReaders {
-	r := &replicaReaders{Router: s.Router, query: s.query, ids: slices.Clone(s.left), asked: task.NewGroup(s.tasks)}
+	r := &replicaReaders{Router: s.Router, query: s.query, of: s.of, ids: slices.Clone(s.left), asked: task.NewGroup(s.tasks)}
 	nodes := s.cfg.Cluster.LiveNodes()
 	nodes = append(slices.Clip(nodes[:min(len(nodes), maxReplicas)]), s.self)
 	r.parts = make([]historyPart, len(nodes))
@@ -41,7 +42,7 @@ func (s *historySearch) askReplicas(ctx context.Context) *replicaReaders {
 func (r *replicaReaders) ask(ctx context.Context, p *historyPart) {
 	ctx, cancel := r.tasks.WithTimeout(ctx, replicaCallIn)
 	defer cancel()
-	one := historySearch{Router: r.Router, query: r.query}
+	one := historySearch{Router: r.Router, query: r.query, of: r.of}
 	one.askPart(ctx, p, true)
 }
 
@@ -50,7 +51,7 @@ func (r *replicaReaders) ask(ctx context.Context, p *historyPart) {
 func (r *replicaReaders) wait(ctx context.Context, led []historyPart) (parts []historyPart, all bool) {
 	r.asked.Wait()
 	all = true
-	again := replicaReaders{Router: r.Router, query: r.query, asked: task.NewGroup(r.tasks)}
+	again := replicaReaders{Router: r.Router, query: r.query, of: r.of, asked: task.NewGroup(r.tasks)}
 	for i := range r.parts {
 		p := &r.parts[i]
 		ids := r.unasked(p, led)

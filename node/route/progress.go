@@ -16,6 +16,7 @@ const progressTries = 2
 // not know the question, the answer is an error.
 func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) (list []timer.Progress, err error) {
 	ask := reading{
+		of: r.shards(),
 		here: func() error {
 			list, err = r.progressHere(id, q)
 			return err

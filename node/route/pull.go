@@ -95,7 +95,7 @@ func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []timer.
 	ops := make([]timer.Op, len(got))
 	for i := range got {
 		t := &got[i]
-		ops[i] = timer.Op{Shard: t.Shard, Brief: true, Command: &timer.Command{Kind: timer.ReturnLease, Topic: topic,
+		ops[i] = timer.Op{Shard: t.Shard, Place: r.PlaceOf(topic, t.Timer.ID), Brief: true, Command: &timer.Command{Kind: timer.ReturnLease, Topic: topic,
 			Claim: &timer.LeaseUpdate{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}}}
 	}
 	r.DoAll(ctx, ops)

@@ -12,18 +12,28 @@ import (
 // Timer reads one timer, linearizably, from its shard's leader; nil when there is none.
 func (r *Router) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error) {
 	begin := r.tasks.Now()
-	if r.leads(id) {
-		if found, err := r.host.Timer(id, topic, timer); !readAgain(err) {
+	if id = r.shardOf(id, topic, timer); r.leads(id) {
+		if found, err := r.timerHere(id, topic, timer); !readAgain(err) {
 			return found, err
 		}
 	}
 	return r.timerAnywhere(ctx, id, topic, timer, begin)
 }
 
+// timerHere reads a timer of a shard that this node leads.
+func (r *Router) timerHere(id timer.ShardID, topic timer.TopicID, timer string) (found *timer.Timer, err error) {
+	err = r.counting(r.shards(), func() (err error) {
+		found, err = r.host.Timer(id, topic, timer)
+		return err
+	})
+	return found, err
+}
+
 func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string, begin time.Duration) (found *timer.Timer, err error) {
-	err = r.read(ctx, id, begin, reading{
+	err = r.read(ctx, &id, begin, reading{
+		place: func() { id = r.shardOf(id, topic, timer) },
 		here: func() error {
-			found, err = r.host.Timer(id, topic, timer)
+			found, err = r.timerHere(id, topic, timer)
 			return err
 		},
 		method: methodTimer, within: timerCallIn,
@@ -43,7 +53,11 @@ func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic time
 // large for one answer between nodes is asked for in parts, each as of its own moment.
 func (r *Router) List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	var out []*timer.Timer
-	for rest := *q; ; {
+	rest := *q
+	if rest.Of == 0 {
+		rest.Of = r.shards()
+	}
+	for {
 		page, cut, err := r.page(ctx, id, &rest)
 		if err != nil {
 			return nil, err
@@ -62,7 +76,8 @@ func (r *Router) List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]
 }
 
 func (r *Router) page(ctx context.Context, id timer.ShardID, q *timer.Query) (page []*timer.Timer, cut bool, err error) {
-	err = r.read(ctx, id, r.tasks.Now(), reading{
+	err = r.read(ctx, &id, r.tasks.Now(), reading{
+		of: q.Of,
 		here: func() error {
 			cut = false
 			page, err = r.host.List(id, q)
@@ -90,6 +105,8 @@ func shorten(page []*timer.Timer, room timer.Room) {
 
 // reading is how one shard is read, here or elsewhere.
 type reading struct {
+	of     int    // the number of shards that it is right for; 0: any, see counting
+	place  func() // finds the shard, which may have become another; nil: it may not
 	here   func() error
 	method uint8
 	within time.Duration // one try elsewhere
@@ -98,10 +115,17 @@ type reading struct {
 }
 
 // read has a shard's leader answer; a failed request is tried again, elsewhere if need be.
-func (r *Router) read(ctx context.Context, id timer.ShardID, begin time.Duration, rd reading) error {
+func (r *Router) read(ctx context.Context, shard *timer.ShardID, begin time.Duration, rd reading) error {
 	b := r.newBackoff(begin)
 	var t target
 	for {
+		if rd.place != nil {
+			rd.place()
+		}
+		id := *shard
+		if rd.of != 0 && rd.of != r.shards() {
+			return timer.ErrShards
+		}
 		t.choose(r, id)
 		err := r.readAt(ctx, t.node, &rd)
 		if t.node != r.self {
@@ -121,11 +145,15 @@ func (r *Router) readAt(ctx context.Context, node uint64, rd *reading) error {
 	case 0:
 		return timer.ErrNoLeader
 	case r.self:
-		return rd.here()
+		if rd.of == 0 {
+			return rd.here()
+		}
+		return r.counting(rd.of, rd.here)
 	}
 	ctx, cancel := r.tasks.WithTimeout(ctx, rd.within)
 	defer cancel()
-	answer, err := r.cfg.Peers.Call(ctx, node, rd.method, rd.ask())
+	method, body := r.sizedRequest(rd.of, rd.method, rd.ask())
+	answer, err := r.cfg.Peers.Call(ctx, node, method, body)
 	switch {
 	case errors.Is(err, r.cfg.NotSent):
 		return timer.ErrNoLeader

@@ -68,7 +68,7 @@ func TestRouteOne(t *testing.T) {
 			}
 			c.nodes[1].thinks = 2
 		}, calls: 4, took: 30 * time.Millisecond, runs: 1},
-		"no such shard":        {set: func(c *fakeCluster) { c.shards = 1; c.nodes[1].shards, c.nodes[2].shards, c.nodes[3].shards = 1, 1, 1 }, err: timer.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
+		"no such shard":        {set: func(c *fakeCluster) { c.shards = 1 }, err: timer.ErrNoLeader, calls: 18, took: 1450 * time.Millisecond},
 		"overloaded":           {set: func(c *fakeCluster) { c.nodes[2].answer = timer.ErrOverloaded }, err: timer.ErrOverloaded, calls: 1},
 		"low disk":             {set: func(c *fakeCluster) { c.nodes[2].answer = timer.ErrLowDisk }, err: timer.ErrLowDisk, calls: 1},
 		"leader stops":         {set: func(c *fakeCluster) { c.nodes[2].answer = timer.ErrStopped }, err: timer.ErrUnknown, calls: 1},
@@ -510,7 +510,7 @@ func (s straight) Call(ctx context.Context, _ uint64, method uint8, body []byte)
 
 func newInstant(self uint64, leads bool, other *Router) *Router {
 	begin := time.Now()
-	return New(Config{Self: self, Shards: 1, Host: instantHost{leads: leads}, Cluster: nobodyElse{}, Peers: straight{other}, NotSent: errNotSentFake,
+	return New(Config{Self: self, Host: instantHost{leads: leads}, Cluster: nobodyElse{shards: 1}, Peers: straight{other}, NotSent: errNotSentFake,
 		Tasks: task.NewGoroutines(func() time.Duration { return time.Since(begin) })})
 }
 
@@ -568,7 +568,7 @@ func TestRouteWalk(t *testing.T) {
 		}
 		met := 0
 		for at := (timer.ScanCursor{}); !at.Done(); {
-			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, &timer.Query{Limit: 3}, at)
+			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, f.shards, &timer.Query{Limit: 3}, at)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,6 @@ package route
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"carillon/node/task"
@@ -98,6 +97,9 @@ type Cluster interface {
 	LiveNodes() []uint64
 	// Replicas are the nodes that are to have a replica of a shard.
 	Replicas(id timer.ShardID) []uint64
+	// Shards is the number of timer shards, from 1 on, and how many the cluster was founded with. It
+	// is steady if the host counts with it, too.
+	Shards() (now, first int, steady bool)
 }
 
 // Peers calls other nodes.
@@ -111,10 +113,10 @@ type Peers interface {
 // Config is the configuration of a Router.
 type Config struct {
 	Self     uint64
-	Shards   int // timer shards, from 1 on
 	Host     Host
 	History  LocalHistory
 	Cluster  Cluster
+	Topic    func(timer.TopicID) (*timer.Topic, bool) // this node's copy
 	Peers    Peers
 	NotSent  error
 	Tasks    task.Env
@@ -137,15 +139,13 @@ type Config struct {
 type Router struct {
 	cfg     Config
 	self    uint64
-	shards  int
 	host    Host
 	tasks   task.Env
 	waiters *pullWaiters
 	pace    *pace
 	states  openStates
 
-	// deciders are, by shard, the other nodes that answered a request from here last; see Decider.
-	deciders []atomic.Uint64
+	deciders deciders // see Decider
 }
 
 // New makes a router. It starts nothing.
@@ -153,8 +153,7 @@ func New(cfg Config) *Router {
 	if cfg.BulkPage == 0 {
 		cfg.BulkPage = bulkPage
 	}
-	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}},
-		deciders: make([]atomic.Uint64, 1+cfg.Shards)}
+	return &Router{cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 
 // Run looks after the consumers that wait, until the context ends.
@@ -163,17 +162,17 @@ func (r *Router) Run(ctx context.Context) { task.Every(ctx, r.tasks, watchEach, 
 // leads reports that this node leads a timer shard; another node may have asked for one that there
 // is not.
 func (r *Router) leads(id timer.ShardID) bool {
-	return id > shard.Meta && int(id) <= r.shards && r.host.Leads(id)
+	return id > shard.Meta && int(id) <= r.shards() && r.host.Leads(id)
 }
 
 // takes reports that this node knows itself to be the place for a shard's commands.
 func (r *Router) takes(id timer.ShardID) bool {
-	return id > shard.Meta && int(id) <= r.shards && r.host.Takes(id)
+	return id > shard.Meta && int(id) <= r.shards() && r.host.Takes(id)
 }
 
 // leader is the other node that leads a timer shard as this node knows it; 0 unknown.
 func (r *Router) leader(id timer.ShardID) uint64 {
-	if id <= shard.Meta || int(id) > r.shards {
+	if id <= shard.Meta || int(id) > r.shards() {
 		return 0
 	}
 	if leader, ok := r.host.Leader(id); ok && leader != r.self {
@@ -185,22 +184,22 @@ func (r *Router) leader(id timer.ShardID) uint64 {
 // Decider is the other node that decided the last request about a timer shard which this node has
 // passed on; 0 where this node leads the shard, or has passed on nothing.
 func (r *Router) Decider(id timer.ShardID) uint64 {
-	if int(id) >= len(r.deciders) || r.leads(id) {
+	if r.leads(id) {
 		return 0
 	}
-	return r.deciders[id].Load()
+	return r.deciders.load(id)
 }
 
 // noteDecider keeps the node that has decided a request about a shard. Most requests find it kept.
 func (r *Router) noteDecider(id timer.ShardID, node uint64, err error) {
-	if int(id) < len(r.deciders) && err == nil && r.deciders[id].Load() != node {
-		r.deciders[id].Store(node)
+	if err == nil && r.deciders.load(id) != node {
+		r.deciders.store(id, node, r.shards())
 	}
 }
 
 // led are the shards that this node leads.
 func (r *Router) led() (ids []timer.ShardID) {
-	for i := range r.shards {
+	for i := range r.shards() {
 		if id := timer.ShardID(1 + i); r.leads(id) {
 			ids = append(ids, id)
 		}

@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"carillon/shard/wire"
 	"carillon/timer"
@@ -16,6 +17,13 @@ const answerRoom = 8 << 20
 // nothing is passed on, so a request goes one hop at most, and the caller decides the next try. An
 // error is only for methods that are not a router's.
 func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+	if method == methodSized || slices.Contains(sized, method) {
+		return r.serveSized(method, body, func(method uint8, body []byte) ([]byte, error) { return r.serve(ctx, from, method, body) })
+	}
+	return r.serve(ctx, from, method, body)
+}
+
+func (r *Router) serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
 	switch method {
 	case methodOps:
 		return r.serveOps(ctx, body), nil
@@ -67,6 +75,7 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 	room := timer.NewAllowance(answerRoom)
 	for i := range ops {
 		ops[i].Room = room
+		r.place(&ops[i])
 	}
 	if len(ops) == 1 {
 		o := &ops[0]
@@ -107,11 +116,12 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 func (r *Router) serveTimer(_ context.Context, body []byte) []byte {
 	id, topic, name, err := wire.DecodeTimerRequest(body)
 	if err == nil {
+		id = r.shardOf(id, topic, name)
 		err = r.notLeader(id)
 	}
 	var found *timer.Timer
 	if err == nil {
-		found, err = r.host.Timer(id, topic, name)
+		found, err = r.timerHere(id, topic, name)
 	}
 	if err != nil {
 		return wire.AppendFailure(nil, err)

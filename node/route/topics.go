@@ -256,7 +256,17 @@ const emptyWork = 1 << 17
 // emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that
 // none of them stalls.
 func (t *Topics) emptyShards(ctx context.Context, id timer.TopicID) (removed int, err error) {
-	ops := make([]timer.Op, t.shards)
+	err = t.inAll(ctx, func(shards int) error {
+		n, err := t.emptySome(ctx, id, shards)
+		removed += n
+		return err
+	})
+	return removed, err
+}
+
+// emptySome is emptyShards for the first so many shards.
+func (t *Topics) emptySome(ctx context.Context, id timer.TopicID, shards int) (removed int, err error) {
+	ops := make([]timer.Op, shards)
 	for i := range ops {
 		ops[i] = timer.Op{Shard: timer.ShardID(i + 1)}
 	}
@@ -297,12 +307,35 @@ func (t *Topics) reopen(ctx context.Context, topic *timer.Topic) {
 }
 
 // everywhere has every shard decide one command.
-func (t *Topics) everywhere(ctx context.Context, cmd timer.Command) []timer.Op {
-	ops := make([]timer.Op, t.shards)
-	for i := range ops {
-		c := cmd
-		ops[i] = timer.Op{Shard: timer.ShardID(i + 1), Command: &c, Brief: true}
+func (t *Topics) everywhere(ctx context.Context, cmd timer.Command) (ops []timer.Op) {
+	err := t.inAll(ctx, func(shards int) error {
+		ops = make([]timer.Op, shards)
+		for i := range ops {
+			c := cmd
+			ops[i] = timer.Op{Shard: timer.ShardID(i + 1), Command: &c, Brief: true}
+		}
+		t.DoAll(ctx, ops)
+		return nil
+	})
+	if err != nil { // there may be more shards
+		ops = append(ops, timer.Op{Err: err})
 	}
-	t.DoAll(ctx, ops)
 	return ops
+}
+
+// inAll does something in all shards, and once more if there are more of them by then. What was done
+// in a shard before it was divided is done in its child, and what comes after that is not: so the
+// number counts that there was when the last shard was done.
+func (t *Topics) inAll(ctx context.Context, do func(shards int) error) error {
+	b := t.newBackoff(t.tasks.Now())
+	for {
+		of := t.shards()
+		err := do(of)
+		if err != nil || t.meta.CatchUp(ctx) == nil && t.countsWith(of) {
+			return err
+		}
+		if !b.wait(ctx, false) {
+			return timer.ErrNoLeader
+		}
+	}
 }

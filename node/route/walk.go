@@ -9,9 +9,10 @@ import (
 
 // Walk takes one step of a walk through a shard's timers, at its leader. A step that fails is taken
 // again from where it began; the next may be another leader's: the way is the same on every
-// replica.
-func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
-	err = r.read(ctx, id, r.tasks.Now(), reading{
+// replica. of is the number of shards that the step is right for: timer.ErrShards if there are more.
+func (r *Router) Walk(ctx context.Context, id timer.ShardID, of int, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
+	err = r.read(ctx, &id, r.tasks.Now(), reading{
+		of: of,
 		here: func() error {
 			marks, next, err = r.host.Walk(id, q, at)
 			return err

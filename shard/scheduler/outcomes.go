@@ -189,6 +189,9 @@ func (l *leader) followUp(b *table.Batch, h timer.Handle, end timer.State, ended
 	if t == nil {
 		return // its lease is over, or it is cancelled
 	}
+	if t.Origin == 0 {
+		t.Origin = l.cfg.Shard
+	}
 	to, there := l.outcomeTopic(own, name)
 	if !there {
 		l.cfg.Observer.Outcomes(0, 1)

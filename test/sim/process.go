@@ -202,7 +202,7 @@ func (n *node) open() {
 	n.learned = n.host.Applied(shard.Meta) >= n.decided
 	n.vetted()
 	n.router = route.New(route.Config{
-		Self: n.id, Shards: w.swarm.shards, Host: here, History: noHistory{}, Cluster: n.member, Peers: &peers{n, n.life}, NotSent: peer.ErrNotSent,
+		Self: n.id, Host: here, History: noHistory{}, Cluster: n.member, Topic: n.state.Topic, Peers: &peers{n, n.life}, NotSent: peer.ErrNotSent,
 		Tasks: n.tasks, BulkPage: 1 + w.featureClients.chance.IntN(12),
 		Background: func(run func(context.Context)) { n.tasks.Go(func() { run(n.tasks.ctx) }) },
 	})
@@ -226,7 +226,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 	w := n.w
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: table.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
-		FS: disk, Dir: dataDir, Clock: turnClock{n.keeper, n}, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones, Describe: timers.Outcomes(w.swarm.shards),
+		FS: disk, Dir: dataDir, Clock: turnClock{n.keeper, n}, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones, Describe: timers.Outcomes(),
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler),
 		Log: wal.Options{

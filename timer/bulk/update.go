@@ -19,8 +19,9 @@ import (
 type Update struct {
 	Query timer.Query
 	Plan  Plan
-	// Shards are those to walk; nil: all.
+	// Shards are those to walk, of Of; nil: all.
 	Shards map[timer.ShardID]bool
+	Of     int
 	// Skip is called for each timer that cannot be changed now, with the reason. Several shards may
 	// call it at once. nil: it is only counted.
 	Skip func(m *timer.Ref, why timer.Code)

@@ -64,11 +64,11 @@ func TestOutcomePayload(t *testing.T) {
 	topic := &timer.Topic{ID: 3, Name: "orders", Policy: timer.DefaultPolicy()}
 	x := &timer.Timer{
 		Topic: 3, ID: "m", Spec: timer.Spec{DueMs: 1_700_000_000_000, PayloadKind: timer.JSONPayload, Payload: []byte(`{"order": 7}`), OnDead: &timer.OutcomeTopic{ID: 9, Name: "failed"}},
-		Seq: 5, Tag: 6, Version: 1, State: timer.Dead, Reason: timer.Stopped, CreatedMs: 1_700_000_000_000, UpdatedMs: 1_700_000_000_000, FiredMs: 1_700_000_000_001,
+		Seq: 5, Tag: 6, Origin: 7, Version: 1, State: timer.Dead, Reason: timer.Stopped, CreatedMs: 1_700_000_000_000, UpdatedMs: 1_700_000_000_000, FiredMs: 1_700_000_000_001,
 		LatenessMs: 1, Attempts: 1, LastStatus: 410, LastError: "status 410",
 	}
 	last := &timer.HistoryAttempt{Attempt: 1, StartedMs: 1_700_000_000_001, EndedMs: 1_700_000_000_011, Status: 410, Err: "status 410"}
-	describe := timers.Outcomes(8)
+	describe := timers.Outcomes()
 	type outcome struct {
 		Outcome, Reason string
 		Timer           struct {

@@ -58,6 +58,8 @@ type Timers interface {
 	// Progress tells of timers of one shard why they wait, and how their attempts went. It is asked
 	// beside a read, and takes no second try.
 	Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error)
+	// Heirs are the shards that may have timers by now to which this one gave their numbers.
+	Heirs(id timer.ShardID) []timer.ShardID
 	// Counts sums up each of the topics over all shards, in one go.
 	Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error)
 }

@@ -115,12 +115,14 @@ func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel
 func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Plan) (b *bulk.Update, found map[string]timer.Ref) {
 	shards, wanted := rq.Engine.Shards(), map[string]bool{}
 	found = map[string]timer.Ref{}
-	b = &bulk.Update{Query: *deadQuery(), Shards: map[timer.ShardID]bool{}}
+	b = &bulk.Update{Query: *deadQuery(), Shards: map[timer.ShardID]bool{}, Of: shards}
 	b.Query.Topic, b.Query.WithoutPayload = topic.ID, true
 	for _, name := range sel.names {
 		wanted[name] = true
 		if id, _, _, _ := timer.ParseUID(name); sel.byUID {
-			b.Shards[id] = true
+			for _, heir := range rq.Core.Timers.Heirs(id) {
+				b.Shards[heir] = true
+			}
 			continue
 		}
 		full, _ := topic.Policy.FullID(name)

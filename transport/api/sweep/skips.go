@@ -77,5 +77,9 @@ func whySkipped(why timer.Code) (code, detail string) {
 
 // UIDOf is a timer's uid.
 func UIDOf(topic *timer.Topic, shards int, m *timer.Ref) string {
-	return string(timer.AppendUID(nil, timer.ShardOf(topic, m.ID, shards), m.Seq, m.Tag))
+	origin := m.Origin
+	if origin == 0 {
+		origin = timer.ShardOf(topic, m.ID, shards)
+	}
+	return string(timer.AppendUID(nil, origin, m.Seq, m.Tag))
 }

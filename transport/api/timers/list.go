@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"errors"
 	"math"
 
 	"carillon/internal/order"
@@ -50,7 +51,22 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
 		}
 	}
-	q.Room = rq.Room(listRoom*rq.Limits.ResponseBytes + rq.Engine.Shards()*leastShare)
+	for range shardsTries {
+		p, err := page(rq, topic, q, limit, listing)
+		if !errors.Is(err, timer.ErrShards) {
+			return p
+		}
+	}
+	return web.Fault(timer.ErrNoLeader)
+}
+
+// shardsTries is how often a listing begins again because there are more shards than at its begin.
+const shardsTries = 8
+
+// page writes a page. The error is the reason of a problem that is a fault.
+func page(rq *web.Request, topic *timer.Topic, q *timer.Query, limit int, listing uint64) (*web.Problem, error) {
+	q.Of = rq.Engine.Shards()
+	q.Room = rq.Room(listRoom*rq.Limits.ResponseBytes + q.Of*leastShare)
 	m := newMerge(rq, q, limit+1)
 	o := web.Object{B: rq.Out()}
 	o.Name("timers")
@@ -78,17 +94,18 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 	}
 	if more = more || m.full; m.full && n == 0 && m.err == nil {
 		rq.Ctx.Response.SwapBody(list.B)
-		return web.Fail(503, "overloaded", "answers that have not been read yet take as much memory as they may")
+		return web.Fail(503, "overloaded", "answers that have not been read yet take as much memory as they may"), nil
 	}
 	if m.err != nil {
 		rq.Ctx.Response.SwapBody(list.B)
-		return web.Fault(m.err)
+		m.shorten()
+		return web.Fault(m.err), m.err
 	}
 	o.B = list.End()
 	if more {
 		o.Text("next_cursor", timerCursor(last, listing))
 	}
-	return rq.JSON(200, o.End())
+	return rq.JSON(200, o.End()), nil
 }
 
 // KeyOf is the place of a timer in a listing.
@@ -144,7 +161,7 @@ func (s *stream) Place() *int           { return &s.place }
 
 // newMerge takes over nothing of q; want is about how many will be taken.
 func newMerge(rq *web.Request, q *timer.Query, want int) *merge {
-	n := rq.Engine.Shards()
+	n := q.Of
 	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, left: want, streams: make([]stream, n)}
 	m.query.Bytes = max(rq.Limits.ResponseBytes/n, leastShare)
 	// What a shard has of the page is about Poisson distributed: few have more than 3 deviations

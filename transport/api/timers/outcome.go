@@ -9,11 +9,11 @@ import (
 // Outcomes describes ended timers in the payloads of their outcomes: as a read shows them, with the
 // last attempt. The history has all attempts, but to read it takes too long for the entry that ends
 // a timer. The timer's own payload is left out if that of the outcome would become too large.
-// shards is the number of the cluster's.
-func Outcomes(shards int) func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+// The ended timers have their Origin: the number of shards may grow.
+func Outcomes() func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
 	most := web.Limits{}.WithDefaults().PayloadBytes
 	return func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
-		w := Writer{topic: topic, shards: shards, payload: true}
+		w := Writer{topic: topic, payload: true}
 		b := w.appendOutcome(nil, ended, last)
 		if len(b) > most {
 			w.payload = false

@@ -13,7 +13,7 @@ import (
 // Writer renders the timers of one topic.
 type Writer struct {
 	topic   *timer.Topic
-	shards  int
+	shards  int // 0: every timer has its Origin
 	payload bool
 	merged  bool // the timer answers an add that was merged with it
 	preview bool // it would be so: it has no uid
@@ -23,6 +23,14 @@ type Writer struct {
 // NewWriter writes timers whole.
 func NewWriter(rq *web.Request, t *timer.Topic) Writer {
 	return Writer{topic: t, shards: rq.Engine.Shards(), payload: true}
+}
+
+// origin is the shard that gave a timer its number.
+func (w *Writer) origin(t *timer.Timer) timer.ShardID {
+	if t.Origin != 0 {
+		return t.Origin
+	}
+	return timer.ShardOf(w.topic, t.ID, w.shards)
 }
 
 // Append writes a timer as API.md section 2 has it; an absent field is left out.
@@ -35,7 +43,7 @@ func (w *Writer) Append(b []byte, t *timer.Timer) []byte {
 	}
 	if !w.preview {
 		b = append(b, `","uid":"`...)
-		b = timer.AppendUID(b, timer.ShardOf(w.topic, t.ID, w.shards), t.Seq, t.Tag)
+		b = timer.AppendUID(b, w.origin(t), t.Seq, t.Tag)
 	}
 	b = append(b, `","version":`...)
 	b = strconv.AppendUint(b, uint64(t.Version), 10)

@@ -1,0 +1,95 @@
+package member
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"carillon/ring"
+	"carillon/timer"
+)
+
+// The number of timer shards grows while a cluster runs. A node learns of it from its copy of the
+// meta group's state, stores it in its identity, and only then lets its host grow: its log never has
+// records of a group that its next start would not know.
+
+// growRetry is the pause after the number could not be stored.
+const growRetry = time.Second
+
+// shardCount is the number of timer shards with which this node counts.
+type shardCount struct {
+	ring.Shards
+	steady bool // the host counts with it, too
+}
+
+// shardCounter has the present shardCount.
+type shardCounter struct{ now atomic.Pointer[shardCount] }
+
+// begin counts as the identity does. Where the number has grown once, the host has to be told first
+// what is being divided.
+func (c *shardCounter) begin(id *Identity) {
+	first := id.FirstShards
+	if first == 0 {
+		first = id.Shards
+	}
+	c.now.Store(&shardCount{Shards: ring.Shards{Now: id.Shards, First: first, Parents: id.Shards}, steady: first == id.Shards})
+}
+
+// Shards is the number of timer shards, and the one that the cluster was founded with. While it is
+// not steady the host, or this node's copy of the state, may count with another: what is read of a
+// shard then may be whole or half.
+func (l *local) Shards() (now, first int, steady bool) {
+	n := l.now.Load()
+	return n.Now, n.First, n.steady && n.Now >= l.State.Shards().Now
+}
+
+// followShards lets this node count with as many shards as its copy of the state has; false: it does
+// not yet, and tries again.
+func (m *Member) followShards(ctx context.Context) bool {
+	want := m.State.Shards()
+	have := m.now.Load()
+	if want.Now == 0 || want == have.Shards && have.steady {
+		return true
+	}
+	if id := m.Identity(); id.Shards != want.Now {
+		err := m.Change(func(id *Identity) { id.Shards, id.FirstShards = want.Now, want.First })
+		if err != nil {
+			m.log.Error("the new number of shards could not be stored; retrying", "shards", want.Now, "error", err)
+			m.tasks.Go(func() {
+				if m.tasks.Sleep(ctx, growRetry) {
+					m.look()
+				}
+			})
+			return false
+		}
+		m.log.Info("the cluster has more shards now", "shards", want.Now, "before", id.Shards)
+	}
+	m.now.Store(&shardCount{Shards: have.Shards})
+	m.host.Grow(want.Now, want.Parents)
+	m.now.Store(&shardCount{Shards: want, steady: true})
+	return true
+}
+
+// SetShards lets the number of shards grow to a multiple by 2, 4, 8, …
+func (m *Member) SetShards(ctx context.Context, shards int) error {
+	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetShards, Shards: shards})
+	return err
+}
+
+// GrowthMoves is how many replicas will move to other nodes once there are so many shards. The error
+// is that of SetShards.
+func (m *Member) GrowthMoves(ctx context.Context, shards int) (int, error) {
+	if err := m.CatchUp(ctx); err != nil {
+		return 0, err
+	}
+	return m.State.GrowthMoves(shards)
+}
+
+// born is the shard that has the timers of a shard: itself, or the one that it is yet to be divided
+// from.
+func (l *local) born(id timer.ShardID) timer.ShardID {
+	if from := l.State.Unborn(id); from != 0 {
+		return from
+	}
+	return id
+}
