@@ -80,7 +80,6 @@ type Ref struct {
 	Seq     uint64
 	Origin  ShardID // that gave the number, see Timer
 	Tag     uint32
-	Origin  ShardID // see Timer.Origin
 	Version uint32
 	Leased  bool  // a call has started; a timer leased ahead of its due time does not count
 	DueMs   int64 // as clients see it
