@@ -1,15 +1,18 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"math"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"carillon/internal/clocks"
 	"carillon/internal/history"
+	"carillon/node/route"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard/scheduler"
@@ -136,6 +139,9 @@ func (h *historyAdapter) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry
 			continue
 		}
 		e.Key = keyOf(&events[i])
+		if e.Timer.Origin == 0 {
+			e.Timer.Origin = e.Key.Shard // where a timer of its id is by now does not matter
+		}
 		if e.Missing() > 0 {
 			h.join(e, &events[i])
 		}
@@ -152,9 +158,19 @@ func (h *historyAdapter) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry
 	return page, more && len(page) > 0, nil
 }
 
-// join puts an entry's earlier attempts into it; some may be gone.
+// join puts an entry's earlier attempts into it; some may be gone. Those of before its shard was
+// divided are in the parent's history.
 func (h *historyAdapter) join(e *timer.HistoryEntry, of *history.Event) {
 	events, err := h.store.Attempts(of.Shard, of.Seq, of.Index, of.Item)
+	first := h.topics.Shards().First
+	for from := route.Ancestor(timer.ShardID(of.Shard), first); from != 0 && err == nil; from = route.Ancestor(from, first) {
+		var before []history.Event
+		if before, err = h.store.Attempts(uint32(from), of.Seq, math.MaxUint64, math.MaxUint32); err == nil {
+			// The parent has given the same number again since, but not to a timer of that id.
+			before = slices.DeleteFunc(before, func(b history.Event) bool { return b.Topic != of.Topic || !bytes.Equal(b.ID, of.ID) })
+			events = append(before, events...)
+		}
+	}
 	if err != nil {
 		h.log.Error("the history could not be read", "error", err)
 		return
@@ -199,12 +215,20 @@ func (h *historyAdapter) soon(look func() []timer.HistoryAttempt) []timer.Histor
 	}
 }
 
+// lineage is a shard and those that it was divided from.
+func (h *historyAdapter) lineage(id timer.ShardID) (ids []timer.ShardID) {
+	for first := h.topics.Shards().First; id != 0; id = route.Ancestor(id, first) {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 // attempts reads the files. The attempts of a pending timer are found by its number; those of one
 // that has ended are stored with its end, which is not written if its topic keeps no history.
 func (h *historyAdapter) attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *scheduler.Standing) []timer.HistoryAttempt {
 	if s.State.Over() {
 		list, _, err := h.List(&timer.HistoryQuery{
-			Topic: topic, Shards: []timer.ShardID{id}, ID: timerID, States: 1 << s.State, Newest: true, Limit: 1,
+			Topic: topic, Shards: h.lineage(id), ID: timerID, States: 1 << s.State, Newest: true, Limit: 1,
 		})
 		if err != nil || len(list) == 0 || list[0].Timer.Seq != s.Seq {
 			return nil
@@ -216,7 +240,7 @@ func (h *historyAdapter) attempts(id timer.ShardID, topic timer.TopicID, timerID
 		ended-- // the one that runs
 	}
 	e := &timer.HistoryEntry{Timer: &timer.Timer{Attempts: ended}}
-	h.join(e, &history.Event{Shard: uint32(id), Seq: s.Seq, Index: math.MaxUint64, Item: math.MaxUint32})
+	h.join(e, &history.Event{Shard: uint32(id), Topic: uint32(topic), ID: []byte(timerID), Seq: s.Seq, Index: math.MaxUint64, Item: math.MaxUint32})
 	return e.Attempts
 }
 
