@@ -15,6 +15,11 @@ type Cluster struct {
 	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok
 	Replicas int    `json:"replicas"`   // that each shard should have, on at most as many nodes as there are
 
+	// ShardsTotal is how many shards there are, those included that are yet to be divided from others;
+	// 0 before the founding.
+	ShardsTotal int         `json:"shards_total"`
+	Resharding  *Resharding `json:"resharding"` // nil: their number does not grow just now
+
 	// FeatureLevel is the level that the cluster uses: nothing of a later one. 0 before the
 	// founding.
 	FeatureLevel int `json:"feature_level"`
@@ -27,6 +32,25 @@ type Cluster struct {
 	Shards []Shard `json:"shards"`
 
 	Scopes []string `json:"scopes"` // of the token that asked; nil where none is asked for
+}
+
+// Resharding is a growth of the number of shards that goes on.
+type Resharding struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+	Done int `json:"done"` // new shards that there are, of To - From
+	// Shard is being divided, or is the next.
+	Shard int `json:"shard"`
+	// WaitsFor is why it does not go on at once: "majority" of the shard's replicas is lost, or the
+	// shard's replicas "move". Empty: nothing unusual.
+	WaitsFor string `json:"waits_for"`
+}
+
+// ShardsNeed is what a growth of the number of shards needs, about.
+type ShardsNeed struct {
+	Bytes       int64 `json:"bytes"`        // that nodes write and send, all together
+	MemoryBytes int64 `json:"memory_bytes"` // of a node, while it divides a shard
+	Moves       int   `json:"moves"`        // replicas that go to other nodes afterwards
 }
 
 // Upgrade is an upgrade of the nodes to a release with a higher feature level that is not
@@ -97,6 +121,20 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 func (c *Client) SetReplicas(ctx context.Context, n int) error {
 	r := Request{Method: http.MethodPut, Path: Path("cluster", "replicas"), Repeatable: true}
 	return c.call(ctx, r, map[string]int{"replicas": n}, nil)
+}
+
+// SetShards lets the number of shards grow: to 2, 4, 8, … times as many as there are, at most 4,096.
+// It returns when that is decided; shards are then divided one after the other while they serve, as
+// Cluster shows. There is no way back to fewer.
+func (c *Client) SetShards(ctx context.Context, n int) error {
+	r := Request{Method: http.MethodPost, Path: Path("cluster", "shards")}
+	return c.call(ctx, r, map[string]int{"shards": n}, nil)
+}
+
+// PreviewShards is about what SetShards would need, and changes nothing.
+func (c *Client) PreviewShards(ctx context.Context, n int) (*ShardsNeed, error) {
+	r := Request{Method: http.MethodPost, Path: Path("cluster", "shards"), Query: url.Values{"dry_run": {"true"}}, Repeatable: true}
+	return one[ShardsNeed](ctx, c, r, map[string]int{"shards": n})
 }
 
 // FinalizeUpgrade ends an upgrade: the cluster uses the new release's feature level from now on,

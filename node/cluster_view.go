@@ -22,6 +22,7 @@ func (e *engine) View() backend.ClusterView {
 		return v
 	}
 	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
+	v.ShardsNow, v.Resharding = c.member.State.Shards().Now, c.growth()
 	upgrade := c.member.State.Upgrade()
 	v.Level = uint32(upgrade.Level)
 	if upgrade.Next > upgrade.Level {
@@ -173,6 +174,10 @@ func clusterError(err error) error {
 		return backend.ErrNotDrained
 	case errors.Is(err, ring.ErrMajority):
 		return fmt.Errorf("%w: %s", backend.ErrMajority, err)
+	case errors.Is(err, ring.ErrBadShards):
+		return shardsFault{err, backend.ErrBadShards}
+	case errors.Is(err, ring.ErrResharding):
+		return shardsFault{err, backend.ErrResharding}
 	case errors.Is(err, ring.ErrLastNode), errors.Is(err, member.ErrNoOtherNode):
 		return backend.ErrNoOtherNode
 	}

@@ -76,7 +76,7 @@ func (e *engine) Core() (*backend.Core, error) {
 
 // show gives the API the core's parts.
 func (c *core) show() {
-	shown := &backend.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: c.member, Live: c.feed, Destinations: c, Backup: c}
+	shown := &backend.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: shownCluster{c.member, c}, Live: c.feed, Destinations: c, Backup: c}
 	if t := c.p.testClock; t != nil {
 		t.core, shown.TestClock = c, t
 	}

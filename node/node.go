@@ -318,6 +318,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	p.tracer = tracing.New(n.cfg.tracing(), n.cfg.Logger)
 	m.count("carillon_spans_exported_total", "Spans that the collector of traces has taken.", p.tracer.Exported)
 	m.count("carillon_spans_lost_total", "Spans that the collector did not take, or for which there was no room to wait.", p.tracer.Lost)
+	m.resharding(p.core.Load)
 	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
 	e := &engine{p: p}
 	server, err := api.New(api.Config{

@@ -82,6 +82,7 @@ const (
 	auditBackup = "cluster.backup"
 
 	auditFinalize = "cluster.finalize"
+	auditShards   = "cluster.shards"
 	auditClock    = "clock.move"
 
 	// auditRefused is of requests that were refused and are no changes, and of those that are only
@@ -119,6 +120,8 @@ func (rq *request) object() string {
 		return "leases"
 	case rq.route.audit == "cluster.replicas":
 		return "cluster/replicas"
+	case rq.route.audit == auditShards:
+		return "cluster/shards"
 	case rq.route.audit == auditBackup, rq.route.audit == auditFinalize, rq.route.audit == auditClock:
 		return "cluster"
 	}

@@ -99,6 +99,7 @@ func TestChangesAreAudited(t *testing.T) {
 		{"operator", "POST", "/v1/cluster/nodes/n9/drain", "", "operator node.drain nodes/n9 404"},
 		{"shop", "POST", "/v1/backup", "", "shop cluster.backup cluster 403"},
 		{"operator", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "operator cluster.replicas cluster/replicas 202"},
+		{"operator", "POST", "/v1/cluster/shards", `{"shards":4}`, "operator cluster.shards cluster/shards 202"},
 		{"operator", "POST", "/v1/cluster/finalize", "", "operator cluster.finalize cluster 200"},
 		{"operator", "POST", "/v1/clock", `{"advance":"1h"}`, "operator clock.move cluster 404"},
 		{"shop", "POST", "/v1/topics/others/timers", add, "shop timer.add topics/others 404"},

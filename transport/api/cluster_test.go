@@ -43,7 +43,7 @@ func TestShardView(t *testing.T) {
 	for _, n := range []string{"-1", "01", "x", "1.0", "", "99999999999999999999"} {
 		h.do("GET", clusterPath+"/shards/"+n, "").problem(400, web.BadRequest)
 	}
-	h.do("GET", clusterPath+"/shards", "").problem(404, web.NotFound)
+	h.do("GET", clusterPath+"/shards", "").problem(405, "method_not_allowed") // POST lets their number grow
 }
 
 func TestNodesAreDrainedResumedRemoved(t *testing.T) {
@@ -94,6 +94,31 @@ func TestReplicasAreSet(t *testing.T) {
 	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
 	h.engine.fakeCluster.err = timer.ErrNoLeader
 	h.do("PUT", path, `{"replicas":3}`).problem(503, "no_leader")
+}
+
+// TestShardsAreSet: the number of shards grows to a multiple, one growth at a time, and the view has
+// how far it is. A dry run changes nothing.
+func TestShardsAreSet(t *testing.T) {
+	h := newHarness(t)
+	path := clusterPath + "/shards"
+	h.do("GET", clusterPath, "").want(200).has("shards_total", "2", "resharding", "")
+	h.do("POST", path+"?dry_run=true", `{"shards":4}`).want(200).has("bytes", "1099511627776", "memory_bytes", "1048576", "moves", "5")
+	h.do("POST", path+"?dry_run=true", `{"shards":2}`).problem(422, web.BadShards)
+	for _, body := range []string{`{"shards":0}`, `{"shards":-4}`, `{"shards":"4"}`, `{"shards":4.5}`, `{"shards":null}`, `{}`} {
+		h.do("POST", path, body).problem(400, web.BadRequest)
+	}
+	h.do("POST", path, `{"shard":4}`).problem(400, web.UnknownField)
+	h.do("POST", path+"?dry_run=perhaps", `{"shards":4}`).problem(400, web.BadRequest)
+	h.do("POST", path, `{"shards":6}`).problem(422, web.BadShards)
+	h.do("GET", path, "").problem(405, "method_not_allowed")
+	h.do("GET", clusterPath, "").want(200).has("shards_total", "2", "resharding", "")
+	h.do("POST", path, `{"shards":4}`).want(202).has("shards", "4")
+	h.do("POST", path, `{"shards":8}`).problem(409, "busy")
+	h.do("GET", clusterPath, "").want(200).has("shards_total", "4", "resharding", `{"done":0,"from":2,"shard":1,"to":4}`)
+	h.engine.fakeCluster.view.Resharding.WaitsFor = backend.WaitsForMajority
+	h.do("GET", clusterPath, "").want(200).has("resharding.waits_for", `"majority"`)
+	h.engine.fakeCluster.err = timer.ErrFeatureLevel
+	h.do("POST", path, `{"shards":4}`).problem(409, "feature_level")
 }
 
 // TestFinalize: an upgrade shows in the view until it is finalized; that is refused with the reason

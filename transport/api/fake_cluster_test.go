@@ -29,7 +29,7 @@ func (c *fakeCluster) Destinations(context.Context) ([]backend.Destination, []st
 func newFakeCluster() *fakeCluster {
 	c := &fakeCluster{detail: map[timer.ShardID]backend.ShardView{}}
 	c.view = backend.ClusterView{
-		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2,
+		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2, ShardsNow: 2,
 		Nodes: []backend.NodeView{
 			{Name: "n1", HTTP: "127.0.0.1:7700", State: backend.NodeAlive, Leads: 2, Replicas: 2, Version: "test", Unfit: "its disk is \"slow\"", ClockKnown: true, ClockOffsetMs: -3},
 			{Name: "n2", HTTP: "127.0.0.1:7800", State: backend.NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
@@ -109,6 +109,27 @@ func (c *fakeCluster) SetReplicas(_ context.Context, replicas int) error {
 		c.view.Replicas = replicas
 	}
 	return c.err
+}
+
+func (c *fakeCluster) SetShards(_ context.Context, shards int) error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.view.Resharding != nil:
+		return backend.ErrResharding
+	case shards != 2*c.view.ShardsNow && shards != 4*c.view.ShardsNow:
+		return backend.ErrBadShards
+	}
+	c.view.Resharding = &backend.ReshardingView{From: c.view.ShardsNow, To: shards, Shard: 1}
+	c.view.ShardsNow *= 2
+	return nil
+}
+
+func (c *fakeCluster) PreviewShards(_ context.Context, shards int) (backend.GrowthNeeds, error) {
+	if shards <= c.view.ShardsNow {
+		return backend.GrowthNeeds{}, backend.ErrBadShards
+	}
+	return backend.GrowthNeeds{Bytes: 1 << 40, MemoryBytes: 1 << 20, Moves: 5}, c.err
 }
 
 func (c *fakeCluster) Finalize(context.Context) (feature.Level, error) {

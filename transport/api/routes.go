@@ -133,6 +133,7 @@ var routes = numbered([]route{
 	{method: "GET", path: "/v1/cluster", scope: web.ScopeRead, alone: true, handle: on(cluster.Read)},
 	{method: "GET", path: "/v1/cluster/stats", scope: web.ScopeCluster, handle: on(cluster.Stats)},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: web.ScopeCluster, handle: on(cluster.SetReplicas), audit: "cluster.replicas", body: jsonBody},
+	{method: "POST", path: "/v1/cluster/shards", scope: web.ScopeCluster, handle: on(cluster.SetShards), audit: auditShards, body: jsonBody, query: []string{"dry_run"}},
 	{method: "POST", path: "/v1/cluster/finalize", scope: web.ScopeCluster, handle: on(cluster.Finalize), audit: auditFinalize, body: emptyBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: web.ScopeRead, handle: on(cluster.Shard)},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: web.ScopeCluster, handle: on(cluster.Drain), audit: "node.drain", body: emptyBody},

@@ -18,7 +18,7 @@ var routeScopes = map[string]string{
 	"GET /healthz": "", "GET /readyz": "",
 
 	"GET /metrics": "cluster read", "GET /v1/destinations": "cluster", "GET /v1/cluster/stats": "cluster",
-	"POST /v1/backup": "cluster", "POST /v1/clock": "cluster", "PUT /v1/cluster/replicas": "cluster", "POST /v1/cluster/finalize": "cluster",
+	"POST /v1/backup": "cluster", "POST /v1/clock": "cluster", "PUT /v1/cluster/replicas": "cluster", "POST /v1/cluster/shards": "cluster", "POST /v1/cluster/finalize": "cluster",
 	"POST /v1/cluster/nodes/{name}/drain": "cluster", "POST /v1/cluster/nodes/{name}/resume": "cluster",
 	"DELETE /v1/cluster/nodes/{name}": "cluster",
 

@@ -311,6 +311,9 @@ class Contract(unittest.TestCase):
         name = view["nodes"][0]["name"]
         self.assertEqual((c.shard(1)["shard"], len(c.cluster_stats()["nodes"]), len(list(c.destinations(state="closed")))), (1, 1, 1))
         c.set_replicas(3)
+        self.assertGreaterEqual(c.preview_shards(8)["bytes"], 0)
+        with self.refused("bad_shards"):
+            c.set_shards(6)
         self.assertGreaterEqual(c.finalize_upgrade(), 1)
         with self.refused("not_found"):
             c.drain_node("nobody")

@@ -350,6 +350,20 @@ export class Client {
     await this.#call({ method: "PUT", path: path("cluster", "replicas"), body: { replicas }, repeatable: true, ...limits(o) });
   }
 
+  /**
+   * Lets the number of shards grow: to 2, 4, 8, … times as many as there are, at most 4,096. It
+   * returns when that is decided; shards are then divided one after the other while they serve, as
+   * cluster() shows. There is no way back to fewer.
+   */
+  async setShards(shards: number, o: CallOptions = {}): Promise<void> {
+    await this.#call({ method: "POST", path: path("cluster", "shards"), body: { shards }, ...limits(o) });
+  }
+
+  /** About what setShards would need; it changes nothing. */
+  previewShards(shards: number, o: CallOptions = {}): Promise<t.ShardsNeed> {
+    return this.#call({ method: "POST", path: path("cluster", "shards"), query: { dry_run: true }, body: { shards }, repeatable: true, ...limits(o) });
+  }
+
   /** Ends an upgrade: the release before cannot be started any more. Gives the feature level. */
   async finalizeUpgrade(o: CallOptions = {}): Promise<number> {
     return (await this.#call<{ feature_level: number }>({ method: "POST", path: path("cluster", "finalize"), repeatable: true, ...limits(o) })).feature_level;

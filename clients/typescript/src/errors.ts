@@ -8,7 +8,7 @@ export type Code =
   | "method_not_allowed" | "misdirected"
   | "exists" | "in_flight" | "not_empty" | "in_use" | "wrong_delivery" | "not_drained" | "busy" | "feature_level" | "clock_past"
   | "over" | "version_mismatch" | "too_large" | "unsupported_media_type"
-  | "no_callback" | "callback_refused" | "beyond_horizon" | "not_json" | "bad_policy" | "unknown_outcome_topic"
+  | "no_callback" | "callback_refused" | "beyond_horizon" | "not_json" | "bad_policy" | "unknown_outcome_topic" | "bad_shards"
   | "quota" | "unavailable" | "no_leader" | "overloaded" | "low_disk" | "internal";
 
 type Document = components["schemas"]["Problem"];

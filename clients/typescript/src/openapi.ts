@@ -863,6 +863,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/cluster/shards": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let the number of shards grow: to 2, 4, 8, … times as many as there are. Scope cluster.
+         * @description Answers once that is decided. The shards are then divided, one after the other, while they serve; `resharding` of `GET /v1/cluster` says how far it is.
+         *     It goes on by itself after a crash, and there is no way back to fewer.
+         *
+         *     Refused (422 `bad_shards`) unless it is 2, 4, 8, … times the present number and at most 4,096; 409 `busy` while the number grows already.
+         *     With `dry_run=true` nothing is changed, and the answer is what it would need, about.
+         */
+        post: operations["setShards"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/cluster/finalize": {
         parameters: {
             query?: never;
@@ -1961,6 +1985,37 @@ export interface components {
         Replicas: {
             replicas: number;
         };
+        ShardsWish: {
+            shards: number;
+        };
+        ShardsNeed: {
+            /**
+             * Format: int64
+             * @description That the nodes write and send, all together.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description Of a node, while it divides a shard.
+             */
+            memory_bytes: number;
+            /** @description Replicas that go to other nodes afterwards. */
+            moves: number;
+        };
+        /** @description A growth of the number of shards that goes on. Left out otherwise. */
+        Resharding: {
+            from: number;
+            to: number;
+            /** @description New shards that there are, of to - from. */
+            done: number;
+            /** @description That is being divided, or is the next. */
+            shard?: number;
+            /**
+             * @description Why it does not go on at once: the shard has lost most of its replicas, or they are being changed. Left out where nothing is unusual.
+             * @enum {string}
+             */
+            waits_for?: "majority" | "move";
+        };
         Clock: {
             /** Format: date-time */
             now: string;
@@ -2016,6 +2071,9 @@ export interface components {
             healthy: boolean;
             /** @description That each shard should have, on at most as many nodes as there are. Left out before the founding. */
             replicas?: number;
+            /** @description How many shards there are, those included that are yet to be divided from others. Left out before the founding. */
+            shards_total?: number;
+            resharding?: components["schemas"]["Resharding"];
             /** @description What the cluster uses: nothing of a later level. Left out before the founding. */
             feature_level?: number;
             upgrade?: components["schemas"]["Upgrade"];
@@ -2083,7 +2141,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Conflict. Codes exists, in_flight, not_empty, wrong_delivery, not_drained, feature_level, clock_past. */
+        /** @description Conflict. Codes exists, in_flight, not_empty, wrong_delivery, not_drained, feature_level, busy, clock_past. */
         P409: {
             headers: {
                 [name: string]: unknown;
@@ -2137,7 +2195,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Well-formed, but refused by a rule. Codes no_callback, callback_refused, beyond_horizon, bad_policy, not_json, unknown_outcome_topic, exists (of an Idempotency-Key). */
+        /** @description Well-formed, but refused by a rule. Codes no_callback, callback_refused, beyond_horizon, bad_policy, not_json, unknown_outcome_topic, bad_shards, exists (of an Idempotency-Key). */
         P422: {
             headers: {
                 [name: string]: unknown;
@@ -2250,6 +2308,8 @@ export interface components {
         ForcePolicy: boolean;
         /** @description Even if the node is up and holds replicas. */
         ForceRemove: boolean;
+        /** @description Change nothing: the answer is what the growth would need, about. Not in the audit log. */
+        DryRunShards: boolean;
         /** @description Even if a shard is left without a majority of its replicas. What only the lost ones had is lost. */
         AcceptLoss: boolean;
         /**
@@ -4238,6 +4298,57 @@ export interface operations {
             414: components["responses"]["P414"];
             415: components["responses"]["P415"];
             421: components["responses"]["P421"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
+    setShards: {
+        parameters: {
+            query?: {
+                /** @description Change nothing: the answer is what the growth would need, about. Not in the audit log. */
+                dry_run?: components["parameters"]["DryRunShards"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ShardsWish"];
+            };
+        };
+        responses: {
+            /** @description What it would need. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShardsNeed"];
+                };
+            };
+            /** @description Decided. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShardsWish"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            409: components["responses"]["P409"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            415: components["responses"]["P415"];
+            421: components["responses"]["P421"];
+            422: components["responses"]["P422"];
             429: components["responses"]["P429"];
             431: components["responses"]["P431"];
             500: components["responses"]["P500"];

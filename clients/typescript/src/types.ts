@@ -62,6 +62,7 @@ export type Destination = Schemas["Destination"];
 export type Due = Schemas["Due"];
 export type Clock = Schemas["Clock"];
 export type ClockMoved = Schemas["ClockMoved"];
+export type ShardsNeed = Schemas["ShardsNeed"];
 
 export type TimerFilter = Query<"listTimers">;
 export type TopicFilter = Query<"listTopics">;

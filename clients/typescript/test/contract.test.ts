@@ -244,6 +244,8 @@ test("the cluster", async () => {
   await assert.rejects(client.clock(), refused("no_test_clock"));
   await assert.rejects(client.advance("1h"), refused("no_test_clock"));
   await client.setReplicas(3);
+  assert.ok((await client.previewShards(8)).bytes >= 0);
+  await assert.rejects(client.setShards(6), refused("bad_shards"));
   assert.ok((await client.finalizeUpgrade()) >= 1);
   await assert.rejects(client.drainNode("nobody"), refused("not_found"));
   assert.equal((await client.resumeNode(name)).state, "alive");

@@ -24,6 +24,11 @@ type Cluster interface {
 	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is
 	// ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
+	// SetShards lets the number of shards grow; it returns once that is ordered, not done.
+	// ErrBadShards: it cannot become that one; ErrResharding: it grows already.
+	SetShards(ctx context.Context, shards int) error
+	// PreviewShards is what SetShards would need. Its errors are those of SetShards.
+	PreviewShards(ctx context.Context, shards int) (GrowthNeeds, error)
 	// Finalize ends an upgrade: the feature level rises to the highest that any node understands;
 	// timer.ErrFeatureLevel names those that do not. It returns the level that the cluster has
 	// then. Doing it again changes nothing.
@@ -46,6 +51,10 @@ var (
 	ErrNotDrained = errors.New("the node is up and not drained")
 	// ErrMajority: the remaining replicas of a shard could neither serve nor be added to.
 	ErrMajority = errors.New("not without loss")
+	// ErrBadShards: the number of shards cannot become that one.
+	ErrBadShards = errors.New("the number of shards cannot become that one")
+	// ErrResharding: the number of shards is growing already.
+	ErrResharding = errors.New("the number of shards is growing already")
 	// ErrNoOtherNode: no other node is there to take the replicas of this one.
 	ErrNoOtherNode = errors.New("there is no other node to take over what this one holds")
 )
@@ -56,12 +65,39 @@ type ClusterView struct {
 	Version   string // of this node's program
 	Healthy   bool   // every member is alive or drained, every shard ok
 	// That each shard should have, as far as there are nodes; 0 before the founding.
-	Replicas  int
-	Level     uint32 // the feature level that the nodes have agreed on; 0 before the founding
+	Replicas   int
+	ShardsNow  int // how many there are, those included that are yet to be divided from others; 0 before the founding
+	Resharding *ReshardingView
+	Level      uint32 // the feature level that the nodes have agreed on; 0 before the founding
 	Upgrade   *UpgradeView
 	TestClock bool // the node runs by one: it has no others
 	Nodes     []NodeView
 	Shards    []ShardRow // in order
+}
+
+// ReshardingView is a growth of the number of shards that goes on.
+type ReshardingView struct {
+	From, To int
+	Done     int           // new shards that there are, of To - From
+	Shard    timer.ShardID // that is being divided, or is the next
+	// What it waits for; "": nothing unusual.
+	WaitsFor ReshardingWait
+}
+
+// ReshardingWait is why a growth of the number of shards does not go on at once.
+type ReshardingWait string
+
+// What it waits for.
+const (
+	WaitsForMajority ReshardingWait = "majority" // the shard has lost most of its replicas
+	WaitsForMove     ReshardingWait = "move"     // the shard's replicas are being changed
+)
+
+// GrowthNeeds is what a growth of the number of shards needs, about.
+type GrowthNeeds struct {
+	Bytes       int64 // that nodes write and send, all together
+	MemoryBytes int64 // of a node, while it divides a shard
+	Moves       int   // replicas that go to other nodes afterwards
 }
 
 // UpgradeView is an upgrade that is not finalized.

@@ -101,6 +101,45 @@ func SetReplicas(rq *web.Request) *web.Problem {
 	return rq.JSON(202, o.End())
 }
 
+// SetShards takes {"shards":n}; a dry run answers what it would need.
+func SetShards(rq *web.Request) *web.Problem {
+	dry, p := rq.Dry()
+	if p != nil {
+		return p
+	}
+	r, p := rq.Reader()
+	if p != nil {
+		return p
+	}
+	shards := int64(0)
+	r.Body([]string{"shards"}, func(name string) { shards = r.Ranged(name, 1, maxShards) })
+	if r.Err() == nil && shards == 0 {
+		r.Reject(web.Bad(web.BadRequest, "shards: is missing"))
+	}
+	if r.Err() != nil {
+		return r.Problem()
+	}
+	o := web.Object{B: rq.Out()}
+	if dry {
+		needs, err := rq.Core.Cluster.PreviewShards(rq.Base, int(shards))
+		if err != nil {
+			return fault(rq, err)
+		}
+		o.Integer("bytes", needs.Bytes)
+		o.Integer("memory_bytes", needs.MemoryBytes)
+		o.Integer("moves", int64(needs.Moves))
+		return rq.JSON(200, o.End())
+	}
+	if err := rq.Core.Cluster.SetShards(rq.Base, int(shards)); err != nil {
+		return fault(rq, err)
+	}
+	o.Integer("shards", shards)
+	return rq.JSON(202, o.End())
+}
+
+// maxShards bounds the number in a request; the cluster has a bound of its own.
+const maxShards = 1 << 30
+
 // Finalize ends an upgrade.
 func Finalize(rq *web.Request) *web.Problem {
 	level, err := rq.Core.Cluster.Finalize(rq.Base)
@@ -136,6 +175,17 @@ func members(o *web.Object, v *backend.ClusterView) {
 	o.Text("tzdata", recurrence.Version)
 	o.Boolean("healthy", v.Healthy)
 	o.OptInteger("replicas", int64(v.Replicas))
+	o.OptInteger("shards_total", int64(v.ShardsNow))
+	if r := v.Resharding; r != nil {
+		o.Name("resharding")
+		growth := web.Object{B: o.B}
+		growth.Integer("from", int64(r.From))
+		growth.Integer("to", int64(r.To))
+		growth.Integer("done", int64(r.Done))
+		growth.OptInteger("shard", int64(r.Shard))
+		growth.OptText("waits_for", string(r.WaitsFor))
+		o.B = growth.End()
+	}
 	if v.TestClock {
 		o.Boolean("test_clock", true)
 	}
@@ -199,6 +249,10 @@ func fault(rq *web.Request, err error) *web.Problem {
 	case errors.Is(err, backend.ErrMajority):
 		return web.Fail(409, web.NotDrained, err.Error()+": bring back the nodes that are down, with their data directories, and wait until all shards are ok; "+
 			"if these are gone for good, ?accept_loss=true removes the node, and what only the lost replicas had is lost")
+	case errors.Is(err, backend.ErrBadShards):
+		return web.Fail(422, web.BadShards, err.Error())
+	case errors.Is(err, backend.ErrResharding):
+		return web.Fail(409, "busy", err.Error()+"; GET /v1/cluster shows how far it is")
 	case errors.Is(err, backend.ErrNoOtherNode):
 		return web.Fail(409, web.NotDrained, err.Error())
 	}

@@ -46,6 +46,7 @@ const (
 	BadURL              = "bad_url"
 	BadPolicy           = "bad_policy"
 	UnknownOutcomeTopic = "unknown_outcome_topic"
+	BadShards           = "bad_shards"
 	QuotaUsed           = "quota"
 	Overloaded          = "overloaded"
 	Unauthorized        = "unauthorized"
@@ -79,6 +80,7 @@ var titles = map[string]string{
 	"misdirected":            "Not a name of this node",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
 	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", "not_json": "Payload is not JSON", BadPolicy: "Bad policy", UnknownOutcomeTopic: "Topic takes no outcomes",
+	BadShards: "No such number of shards", "busy": "Busy with another",
 	Unavailable: "Not now", "no_leader": "Shard has no leader now", Overloaded: "Overloaded", "low_disk": "Disk almost full",
 	InternalError: "Internal error",
 }

@@ -424,6 +424,18 @@ class Client:
         body = {"replicas": replicas}
         self.calls.json(Request("PUT", path("cluster", "replicas"), {}, body, repeatable=True, timeout=timeout))
 
+    def set_shards(self, shards: int, *, timeout: Optional[float] = None) -> None:
+        """Lets the number of shards grow: to 2, 4, 8, … times as many as there are, at most
+        4,096. It returns when that is decided; shards are then divided one after the other while
+        they serve, as cluster() shows. There is no way back to fewer."""
+        self.calls.json(Request("POST", path("cluster", "shards"), {}, {"shards": shards}, timeout=timeout))
+
+    def preview_shards(self, shards: int, *, timeout: Optional[float] = None) -> t.ShardsNeed:
+        """About what set_shards would need; it changes nothing."""
+        request = Request("POST", path("cluster", "shards"), {"dry_run": "true"}, {"shards": shards}, repeatable=True, timeout=timeout)
+        needs: t.ShardsNeed = self.calls.json(request)
+        return needs
+
     def finalize_upgrade(self, *, timeout: Optional[float] = None) -> int:
         """Ends an upgrade: the release before cannot be started any more. Gives the feature
         level."""

@@ -1070,6 +1070,32 @@ class Replicas(TypedDict):
     replicas: int
 
 
+class ShardsWish(TypedDict):
+    shards: int
+
+
+class ShardsNeed(TypedDict):
+    bytes: int
+    """That the nodes write and send, all together."""
+    memory_bytes: int
+    """Of a node, while it divides a shard."""
+    moves: int
+    """Replicas that go to other nodes afterwards."""
+
+
+Resharding = TypedDict(
+    "Resharding",
+    {
+        "from": int,
+        "to": int,
+        "done": int,
+        "shard": int,
+        "waits_for": Literal["majority", "move"],
+    },
+    total=False,
+)
+
+
 class Clock(TypedDict):
     now: str
     now_ms: int
@@ -1123,6 +1149,9 @@ class Cluster(_Cluster, total=False):
     """Left out before the founding."""
     replicas: int
     """That each shard should have, on at most as many nodes as there are. Left out before the founding."""
+    shards_total: int
+    """How many shards there are, those included that are yet to be divided from others. Left out before the founding."""
+    resharding: Resharding
     feature_level: int
     """What the cluster uses: nothing of a later level. Left out before the founding."""
     upgrade: Upgrade

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"carillon/node/member"
+	"carillon/ring"
+	"carillon/transport/api/backend"
+)
+
+// growth is the growth of the number of shards, as this node sees it; nil: there is none.
+func (c *core) growth() *backend.ReshardingView {
+	r, on := c.member.State.Resharding()
+	if !on {
+		return nil
+	}
+	v := &backend.ReshardingView{From: r.From, To: r.To, Done: r.Done, Shard: r.Shard}
+	row, _ := c.member.State.Row(r.Shard)
+	switch s := c.shardRow(&row, c.member.SeenLeaders()[r.Shard], c.peers()); {
+	case s.State == backend.ShardNoQuorum:
+		v.WaitsFor = backend.WaitsForMajority
+	case !row.Settled && !r.Dividing:
+		v.WaitsFor = backend.WaitsForMove
+	}
+	return v
+}
+
+// shownCluster is the cluster as operators change it.
+type shownCluster struct {
+	*member.Member
+	core *core
+}
+
+// PreviewShards implements backend.Cluster. It supposes that all shards are as large as this node's
+// are on average: timers are spread by a hash.
+func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.GrowthNeeds, error) {
+	moves, err := s.GrowthMoves(ctx, shards)
+	if err != nil {
+		return backend.GrowthNeeds{}, err
+	}
+	here, now := int64(0), s.State.Shards().Now
+	for _, g := range s.core.host.Groups() {
+		if g.Group != ring.MetaGroup && g.Replica != 0 {
+			here++
+		}
+	}
+	replicas := 0
+	for _, row := range s.State.Rows() {
+		if row.Group != ring.MetaGroup {
+			replicas += len(row.Replicas)
+		}
+	}
+	each := s.core.host.Stats().Memory.Tables / max(here, 1)
+	needs := backend.GrowthNeeds{MemoryBytes: each, Moves: moves, Bytes: int64(moves) * each * int64(now) / int64(shards)}
+	for n := now; n < shards; n *= 2 { // in each doubling every replica writes half of what it has
+		needs.Bytes += int64(replicas) * each / 2
+	}
+	return needs, nil
+}
+
+// resharding shows how far a growth of the number of shards is.
+func (m *metrics) resharding(core func() *core) {
+	gauge := func(name, help string, value func(*backend.ReshardingView) int) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			if v := core().growth(); v != nil {
+				return float64(value(v))
+			}
+			return 0
+		}))
+	}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "carillon_shards", Help: "Shards of the cluster."},
+		func() float64 { return float64(core().member.State.Shards().Now) }))
+	gauge("carillon_resharding_shards", "New shards that a growth of their number makes; 0: it does not grow.", func(v *backend.ReshardingView) int { return v.To - v.From })
+	gauge("carillon_resharding_done", "New shards that it has made.", func(v *backend.ReshardingView) int { return v.Done })
+	for _, why := range []backend.ReshardingWait{backend.WaitsForMajority, backend.WaitsForMove} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "carillon_resharding_waits", Help: "1 while the growth waits for the majority of a shard, or for a move of it.",
+			ConstLabels: prometheus.Labels{"for": string(why)},
+		}, func() float64 {
+			if v := core().growth(); v != nil && v.WaitsFor == why {
+				return 1
+			}
+			return 0
+		}))
+	}
+}
+
+// shardsFault is the refusal of a number of shards as the API knows it, in its own words.
+type shardsFault struct {
+	error
+	kind error
+}
+
+func (f shardsFault) Unwrap() error { return f.kind }
