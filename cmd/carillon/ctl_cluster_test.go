@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,11 @@ func TestCtlCluster(t *testing.T) {
 	replicas := []reply{{status: 202, body: `{"replicas":2}`}}
 	twoReplicas := `{"version":"v1","healthy":true,"replicas":2,"nodes":[{"name":"n1","state":"alive"},{"name":"n2","state":"alive"},{"name":"n3","state":"drained"}],"shards":[` +
 		`{"shard":1,"leader":"n1","epoch":4,"replicas":["n1","n2"],"state":"ok"}]}`
+	shards := []reply{{status: 202, body: `{"shards":8}`}}
+	growing := func(done int, more string) string {
+		return fmt.Sprintf(`{"cluster_id":"c","shards_total":8,"resharding":{"from":4,"to":8,"done":%d%s},"nodes":[],"shards":[]}`, done, more)
+	}
+	grown := `{"cluster_id":"c","shards_total":8,"nodes":[],"shards":[]}`
 	drained := strings.Replace(threeNodes, `"draining"`, `"drained"`, 1)
 	runCtl(t, []ctlCase{
 		{
@@ -84,6 +90,33 @@ func TestCtlCluster(t *testing.T) {
 		{
 			name: "replicas take too long", args: []string{"replicas", "2", "--wait", "1ns"}, replies: append(replicas, ok(threeNodes)...),
 			asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`, "GET /v1/cluster"}, err: []string{"3 of 3 shards do not have their replicas yet"}, code: exitFailure,
+		},
+		{name: "shards", args: []string{"shards", "8"}, replies: shards, asked: []string{`POST /v1/cluster/shards {"shards":8}`}, out: []string{"shards: 8\n"}},
+		{
+			name: "shards and wait", args: []string{"shards", "8", "--wait"}, replies: append(shards, ok(growing(1, ""), growing(3, `,"shard":4,"waits_for":"majority"`), grown)...),
+			asked: []string{`POST /v1/cluster/shards {"shards":8}`, "GET /v1/cluster", "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"1 of 4 new shards\n3 of 4 new shards; shard 4 has lost most of its replicas\nshards: 8\n"},
+		},
+		{
+			name: "shards that grow already", args: []string{"shards", "8", "--wait"},
+			replies: append([]reply{{status: 409, body: `{"title":"Busy","detail":"the number of shards is growing already, to 8","code":"busy"}`}}, ok(growing(1, ""), grown)...),
+			asked:   []string{`POST /v1/cluster/shards {"shards":8}`, "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"shards: 8\n"},
+		},
+		{
+			name: "shards that are there", args: []string{"shards", "16", "--wait"},
+			replies: append([]reply{{status: 409, body: `{"title":"Busy","detail":"the number of shards is growing already, to 8","code":"busy"}`}}, ok(growing(1, ""))...),
+			asked:   []string{`POST /v1/cluster/shards {"shards":16}`, "GET /v1/cluster"}, err: []string{"grows to 8, not to 16"}, code: exitFailure,
+		},
+		{
+			name: "shards refused", args: []string{"shards", "6"}, replies: []reply{{status: 422, body: `{"title":"No","detail":"there are 4, and can be twice as many","code":"bad_shards"}`}},
+			asked: []string{`POST /v1/cluster/shards {"shards":6}`}, err: []string{"there are 4, and can be twice as many (422 bad_shards)"}, code: exitFailure,
+		},
+		{
+			name: "shards, dry run", args: []string{"shards", "8", "--dry-run"}, replies: ok(`{"bytes":1000,"memory_bytes":20,"moves":3}`),
+			asked: []string{`POST /v1/cluster/shards?dry_run=true {"shards":8}`}, out: []string{"by all nodes: 1000\n", "divides a shard: 20\n", "move afterwards: 3\n"},
+		},
+		{
+			name: "cluster that grows", args: []string{"cluster"}, replies: ok(growing(1, "")), asked: []string{"GET /v1/cluster"},
+			out: []string{"their number grows from 4 to 8: 1 of 4 new shards\n"},
 		},
 		{
 			name: "upgrade", args: []string{"upgrade"}, asked: []string{"GET /v1/cluster"}, replies: ok(`{"feature_level":2,"upgrade":{"feature_level":3,"lacking":["n2"]},` +

@@ -41,7 +41,7 @@ func TestNodesTextIsNoCommand(t *testing.T) {
 		for _, command := range []string{
 			"add t --delay 1s", "get t x", "patch t x --delay 1s", "cancel t x", "cancel t --all", "fire t x", "list t", "reschedule t --all --shift 1h",
 			"topics list", "topics get t", "topics pause t", "topics delete t", "dead list t", "dead redrive t --all", "history t", "pull t", "ack r", "nack r",
-			"destinations", "cluster --shards", "shard 1", "drain n1", "resume n1", "remove n1", "doctor", "upgrade status", "replicas 3", "export t",
+			"destinations", "cluster --shards", "shard 1", "drain n1", "resume n1", "remove n1", "doctor", "upgrade status", "replicas 3", "shards 8 --dry-run", "export t",
 		} {
 			for _, json := range []string{"", " --json"} {
 				if json != "" && command == "export t" {

@@ -30,6 +30,10 @@ func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 			return err
 		}
 		fmt.Fprintf(term.Out, "\nshards: %s\n", summary(answer.Shards))
+		if r := answer.Resharding; r != nil {
+			progress, _ := (&shardsCmd{Number: r.To}).progress(answer)
+			fmt.Fprintf(term.Out, "their number grows from %d to %d: %s\n", r.From, r.To, printable(progress))
+		}
 		rows := answer.Shards
 		if !c.Shards {
 			rows = slices.DeleteFunc(rows, func(s client.Shard) bool { return s.State == client.ShardOK })

@@ -68,6 +68,7 @@ type Command struct {
 // settingCommands change what holds for a whole cluster.
 type settingCommands struct {
 	Replicas replicasCmd `cmd:"" help:"Change how many copies of each timer the cluster keeps."`
+	Shards   shardsCmd   `cmd:"" help:"Let the number of shards grow while they serve."`
 	Clock    clockCmd    `cmd:"" help:"Show or move the clock of a node for tests."`
 }
 

@@ -1,0 +1,113 @@
+package ctl
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"carillon/client"
+	"carillon/cmd/carillon/terminal"
+)
+
+type shardsCmd struct {
+	Number int  `arg:"" help:"As many as there are times 2, 4, 8, …; at most 4096. There is no way back to fewer."`
+	Wait   bool `help:"Wait until it is done, also while nodes start again; shows how far it is."`
+	DryRun bool `help:"Change nothing; say about what it needs."`
+}
+
+func (*shardsCmd) Examples() string {
+	return `carillon ctl shards 16 --dry-run
+carillon ctl shards 16 --wait`
+}
+
+func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	r := client.Request{Method: http.MethodPost, Path: client.Path("cluster", "shards"), Body: fmt.Appendf(nil, `{"shards":%d}`, s.Number)}
+	if s.DryRun {
+		r.Query = url.Values{"dry_run": {"true"}}
+		return ctl.show(term, r, reading(func(need *client.ShardsNeed) error {
+			_, err := fmt.Fprintf(term.Out, "bytes written and sent, by all nodes: %d\nmemory of a node while it divides a shard: %d\nreplicas that move afterwards: %d\n",
+				need.Bytes, need.MemoryBytes, need.Moves)
+			return err
+		}))
+	}
+	body, err := ctl.do(r)
+	if err != nil && !s.goesOn(err) {
+		return err
+	}
+	if s.Wait {
+		if err := s.await(ctl, term); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	if ctl.JSON && body != nil {
+		return printJSON(term.Out, body)
+	}
+	_, err = fmt.Fprintf(term.Out, "shards: %d\n", s.Number)
+	return err
+}
+
+// goesOn reports whether a refusal may be that of a growth to this very number, so that there is
+// something to wait for.
+func (s *shardsCmd) goesOn(err error) bool {
+	return s.Wait && (errors.Is(err, client.ErrBusy) || errors.Is(err, client.ErrBadShards))
+}
+
+// noAnswerFor is how long no node may answer while the command waits.
+const noAnswerFor = time.Minute
+
+func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal) error {
+	tick := time.NewTicker(clusterPoll)
+	defer tick.Stop()
+	shown, heard := "", time.Now()
+	for ; ; <-tick.C {
+		a, err := within(ctl, false, ctl.client.Cluster)
+		if err == nil && a.ID == "" {
+			err = errors.New("the node has no cluster yet")
+		}
+		if err != nil {
+			if time.Since(heard) > noAnswerFor {
+				return fmt.Errorf("%w; the growth goes on by itself once the nodes are back", err)
+			}
+			continue
+		}
+		heard = time.Now()
+		progress, err := s.progress(a)
+		if err != nil || progress == "" {
+			return err
+		}
+		if progress != shown && !ctl.JSON {
+			fmt.Fprintln(term.Out, printable(progress))
+			shown = progress
+		}
+	}
+}
+
+// progress says how far it is; "": it is done.
+func (s *shardsCmd) progress(a *client.Cluster) (string, error) {
+	r := a.Resharding
+	switch {
+	case r == nil && a.ShardsTotal == s.Number:
+		return "", nil
+	case r == nil && a.ShardsTotal > s.Number:
+		return "", fmt.Errorf("there are %d shards", a.ShardsTotal)
+	case r == nil: // the node has not heard of it yet
+		return fmt.Sprintf("%d shards", a.ShardsTotal), nil
+	case r.To != s.Number:
+		return "", fmt.Errorf("the number of shards grows to %d, not to %d", r.To, s.Number)
+	}
+	text := fmt.Sprintf("%d of %d new shards", r.Done, r.To-r.From)
+	switch r.WaitsFor {
+	case "":
+	case "majority":
+		text += fmt.Sprintf("; shard %d has lost most of its replicas", r.Shard)
+	case "move":
+		text += fmt.Sprintf("; the replicas of shard %d are being changed", r.Shard)
+	default:
+		text += "; it waits for " + r.WaitsFor
+	}
+	return text, nil
+}
