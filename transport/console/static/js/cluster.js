@@ -32,6 +32,38 @@ function Upgrade({ upgrade: u, level }) {
     : html`All nodes run a release with feature level ${u.feature_level}; the cluster uses ${level}. The upgrade waits to be finalized, and until then the release before can be started again: <span class="mono">carillon ctl upgrade finalize</span>`}</p>`;
 }
 
+// size writes a number of bytes.
+function size(n) {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  for (; n >= 1024 && at < units.length - 1; at++) n /= 1024;
+  return `${num(Math.round(n))} ${units[at]}`;
+}
+
+const growthWaits = { majority: "it has lost most of its replicas", move: "its replicas are being changed" };
+
+// How far the growth of the number of shards is.
+function Growth({ growth: r }) {
+  return html`<p class="notice" role="status">The number of shards grows from ${num(r.from)} to ${num(r.to)}: ${num(r.done)} of ${num(r.to - r.from)} new shards are there.
+    ${r.waits_for ? html` It waits for shard ${r.shard}: ${growthWaits[r.waits_for] || r.waits_for}.` : ""}</p>`;
+}
+
+function MoreShards({ total, again }) {
+  const wish = (form) => ({ shards: Number(form.get("shards")) });
+  const preview = async (form) => {
+    const need = await call("POST", "/v1/cluster/shards?dry_run=true", wish(form));
+    return html`About ${size(need.bytes)} are written and sent, a node needs ${size(need.memory_bytes)} of memory while it divides a shard, and ${num(need.moves)} replicas move afterwards.`;
+  };
+  const grow = async (form) => { const r = await call("POST", "/v1/cluster/shards", wish(form)); say(`The number of shards grows to ${num(r.shards)}.`); again(); };
+  const sizes = [];
+  for (let n = 2 * total; n <= 4096 && sizes.length < 6; n *= 2) sizes.push(n);
+  if (!sizes.length) return "";
+  return html`<${Action} needs="cluster" label="More shards" title="More shards?" verb="Grow" danger preview=${preview} run=${grow}>
+    <p>There are ${num(total)} shards. They are divided one after the other, while timers keep running.</p>
+    <label>Shards <select name="shards">${sizes.map((n) => html`<option key=${n} value=${n}>${num(n)}</option>`)}</select></label>
+    <p class="notice warn">There is no way back to fewer.</p><//>`;
+}
+
 function NodeActions({ node: n, alone, again }) {
   const path = `/v1/cluster/nodes/${encodeURIComponent(n.name)}`;
   const order = (verb, words) => async () => { const r = await call("POST", `${path}/${verb}`, {}); say(`${n.name}: ${words} (${r.state}).`); again(); };
@@ -53,13 +85,14 @@ export function Cluster() {
   const unled = shards.filter((s) => !s.leader);
   return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Badge} kind=${v.healthy ? "ok" : "bad"}>${v.healthy ? "healthy" : "unhealthy"}<//></div>
     <${Failed} error=${cluster.error || stats.error} again=${cluster.again} />
+    ${v.resharding && html`<${Growth} growth=${v.resharding} />`}
     ${v.upgrade && html`<${Upgrade} upgrade=${v.upgrade} level=${v.feature_level} />`}
     <${Card} title="Nodes" side=${html`<span class="muted small">${v.replicas ? `${v.replicas} replicas wanted · ` : ""}feature level ${v.feature_level ?? "–"} · id <span class="mono">${v.cluster_id || "none yet"}</span></span>`}>
       ${nodes.length ? html`<${NodeTable} cluster=${v} stats=${stats.data} actions=${(n) => html`<${NodeActions} node=${n} alone=${nodes.length < 2} again=${cluster.again} />`} />` : html`<${Empty}>This node has not joined a cluster yet.<//>`}<//>
     <${Card} title="Shard leaders">
       <dl class="facts">${nodes.map((n) => html`<dt key=${n.name}>${n.name}</dt><dd>${ledBy(n.name).length ? ledBy(n.name).map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`) : html`<span class="muted">none</span>`}</dd>`)}
         ${unled.length > 0 && html`<dt>no leader</dt><dd>${unled.map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`)}</dd>`}</dl><//>
-    <${Card} title="Shards"><${Table} rows=${shards.slice(0, 500)} keyOf=${(s) => s.shard} caption="Shards" columns=${[
+    <${Card} title="Shards" side=${v.shards_total > 0 && !v.resharding && html`<${MoreShards} total=${v.shards_total} again=${cluster.again} />`}><${Table} rows=${shards.slice(0, 500)} keyOf=${(s) => s.shard} caption="Shards" columns=${[
       ["Shard", (s) => html`<b>${s.shard}</b>`],
       ["State", (s) => html`<${Badge} kind=${shardKinds[s.state]}>${shardWords[s.state] || s.state}<//>`],
       ["Leader", (s) => s.leader || html`<span class="muted">none</span>`],
