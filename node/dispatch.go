@@ -179,8 +179,11 @@ func contentType(job *table.Job) string {
 	return ""
 }
 
-// webhookID is the same for all attempts of one version of one timer, and another for any other.
+// webhookID has the shard that gave the timer its number. It is the same for all attempts of one version of one timer, and another for any other.
 func webhookID(id timer.ShardID, job *table.Job) string {
+	if job.Origin != 0 {
+		id = job.Origin
+	}
 	b := make([]byte, 0, 40)
 	b = append(b, "msg_"...)
 	b = timer.AppendUID(b, id, job.Seq, job.Tag)

@@ -44,6 +44,9 @@ func (c clients) finish(o *op) (timer.Result, error) {
 	if r.Code == timer.Created && !o.brief {
 		r.Timer = timer.Born(o.cmd, &r)
 	}
+	if r.Timer != nil {
+		o.shard.numbered(o.asked, &r.Timer.Origin)
+	}
 	*o = op{}
 	ops.Put(o)
 	return r, err
@@ -148,6 +151,7 @@ func (c clients) newTimerRead(id timer.ShardID, topic timer.TopicID, timerID str
 		}
 		if *found = s.table.Read(topic, timerID); *found != nil {
 			s.scheduler.Overlay(*found)
+			s.numbered(id, &(*found).Origin)
 		}
 		return true
 	})
@@ -178,6 +182,7 @@ func (c clients) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) 
 		more, last := top.More(), top.Last()
 		for _, f := range top.Take(s.table, &scan) {
 			s.scheduler.Overlay(f.Timer)
+			s.numbered(id, &f.Timer.Origin)
 			out = append(out, f.Timer)
 		}
 		if !more || len(out) >= q.Limit {
@@ -320,20 +325,25 @@ func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (ma
 
 // walk is one step of a walk, which may take several turns.
 type walk struct {
+	asked timer.ShardID
 	query timer.Query
 	at    timer.ScanCursor
 	refs  []timer.Ref
 }
 
 func (c clients) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
-	w := &walk{query: *q, at: at}
+	w := &walk{asked: id, query: *q, at: at}
 	w.query.After, w.query.Only = nil, c.h.half(id, q.Topic)
 	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	return w
 }
 
 func (w *walk) step(s *timerShard, budget int) (done bool) {
+	had := len(w.refs)
 	w.refs = s.table.Walk(&w.query, s.scheduler.Hides, &w.at, budget, w.query.Limit, w.refs)
+	for i := range w.refs[had:] {
+		s.numbered(w.asked, &w.refs[had+i].Origin)
+	}
 	return len(w.refs) >= w.query.Limit || w.at.Done()
 }
 

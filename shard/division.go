@@ -55,6 +55,9 @@ type joined struct{ *replica }
 
 func (j joined) handle(*worker) { j.join() }
 
+// Shards returns for how many timer shards there is room.
+func (h *Host) Shards() int { return len(h.all()) - 1 }
+
 // resolve returns the group that answers here for a shard: another one if the shard is yet to be
 // divided from that.
 func (t *groupTable) resolve(id timer.ShardID) *replica {
@@ -100,6 +103,13 @@ func (t *groupTable) halves(id timer.ShardID) func(topic timer.TopicID, timerID 
 			of[topic] = only
 		}
 		return only == nil || only(timerID)
+	}
+}
+
+// numbered notes which shard gave a timer its number, where that is not the one that was asked for.
+func (s *timerShard) numbered(asked timer.ShardID, origin *timer.ShardID) {
+	if *origin == 0 && asked != s.g.shard {
+		*origin = s.g.shard
 	}
 }
 

@@ -34,6 +34,8 @@ type Host interface {
 	KeyWeights(topic timer.TopicID) int
 	// Grow makes room for more shards; those above parents are being divided from others.
 	Grow(shards, parents int)
+	// Shards is how many there is room for.
+	Shards() int
 	Place(rows []shard.Assignment)
 	Cordon(on bool)
 	// Fault names a fault of one of its replicas; "" if none is known.

@@ -40,7 +40,7 @@ func (c *shardCounter) begin(id *Identity) {
 // shard then may be whole or half.
 func (l *local) Shards() (now, first int, steady bool) {
 	n := l.now.Load()
-	return n.Now, n.First, n.steady && n.Now >= l.State.Shards().Now
+	return n.Now, n.First, n.steady && n.Now == l.host.Shards() && n.Now >= l.State.Shards().Now
 }
 
 // followShards lets this node count with as many shards as its copy of the state has; false: it does
