@@ -188,7 +188,7 @@ func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, pas
 	if err != nil {
 		return nil, nil, fmt.Errorf("client: %w", err)
 	}
-	c.fillHeader(req.Header, r)
+	c.options.fillHeader(req.Header, r)
 	if resp, err = c.options.HTTP.Do(req); err != nil {
 		passOver()
 		return nil, nil, &unanswered{r.Method + " " + r.Path, err}
@@ -214,13 +214,13 @@ func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, pas
 	return nil, nil, readProblem(resp, data)
 }
 
-func (c *Client) fillHeader(h http.Header, r *Request) {
-	h.Set("User-Agent", c.options.UserAgent)
+func (o *Options) fillHeader(h http.Header, r *Request) {
+	h.Set("User-Agent", o.UserAgent)
 	if r.Body != nil {
 		h.Set("Content-Type", "application/json")
 	}
-	if c.options.Token != "" {
-		h.Set("Authorization", "Bearer "+c.options.Token)
+	if o.Token != "" {
+		h.Set("Authorization", "Bearer "+o.Token)
 	}
 	if r.IfTopic != "" {
 		h.Set("If-Match", `"`+r.IfTopic+`"`)

@@ -151,12 +151,12 @@ func (c *Client) FinalizeUpgrade(ctx context.Context) (featureLevel int, err err
 
 // DrainNode has everything moved off a node, whose state is NodeDraining until that is done.
 func (c *Client) DrainNode(ctx context.Context, name string) (NodeState, error) {
-	return c.changeNode(ctx, Request{Method: http.MethodPost, Path: nodePath(name, "drain"), Repeatable: true})
+	return changeNode(ctx, c, Request{Method: http.MethodPost, Path: nodePath(name, "drain"), Repeatable: true})
 }
 
 // ResumeNode takes a drain back, finished or not.
 func (c *Client) ResumeNode(ctx context.Context, name string) (NodeState, error) {
-	return c.changeNode(ctx, Request{Method: http.MethodPost, Path: nodePath(name, "resume"), Repeatable: true})
+	return changeNode(ctx, c, Request{Method: http.MethodPost, Path: nodePath(name, "resume"), Repeatable: true})
 }
 
 // Removal says which nodes RemoveNode takes away. The zero value: those that are drained or down,
@@ -178,7 +178,7 @@ func (c *Client) RemoveNode(ctx context.Context, name string, r Removal) (NodeSt
 		query.Set("accept_loss", "true")
 	}
 	// Repeating a removal that was done would answer that there is no such node.
-	return c.changeNode(ctx, Request{Method: http.MethodDelete, Path: nodePath(name), Query: query})
+	return changeNode(ctx, c, Request{Method: http.MethodDelete, Path: nodePath(name), Query: query})
 }
 
 func nodePath(name string, more ...string) string {
@@ -193,7 +193,7 @@ func forced(force bool) url.Values {
 	return url.Values{"force": {strconv.FormatBool(force)}}
 }
 
-func (c *Client) changeNode(ctx context.Context, r Request) (NodeState, error) {
+func changeNode(ctx context.Context, c *Client, r Request) (NodeState, error) {
 	var answer struct {
 		State NodeState `json:"state"`
 	}

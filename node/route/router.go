@@ -137,6 +137,7 @@ type Config struct {
 //
 // Its methods may be called from any goroutine, also before the host has started.
 type Router struct {
+	shardCount
 	cfg     Config
 	self    uint64
 	host    Host
@@ -153,7 +154,7 @@ func New(cfg Config) *Router {
 	if cfg.BulkPage == 0 {
 		cfg.BulkPage = bulkPage
 	}
-	return &Router{cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
+	return &Router{shardCount: shardCount{cluster: cfg.Cluster, topic: cfg.Topic}, cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 
 // Run looks after the consumers that wait, until the context ends.

@@ -21,6 +21,12 @@ import (
 //
 // Commands need none of this: a shard passes on what is not its own any more.
 
+// shardCount knows how many shards there are, and which one a timer is in.
+type shardCount struct {
+	cluster Cluster
+	topic   func(timer.TopicID) (*timer.Topic, bool)
+}
+
 // methodSized is a request that is answered only by a node that counts with as many shards: their
 // number as a uvarint, the method, its body.
 const methodSized uint8 = 14
@@ -29,20 +35,20 @@ const methodSized uint8 = 14
 var sized = []uint8{methodList, methodCounts, methodWalk, methodHistory, methodProgress}
 
 // shards is the number of timer shards, from 1 on.
-func (r *Router) shards() int {
-	now, _, _ := r.cfg.Cluster.Shards()
+func (r *shardCount) shards() int {
+	now, _, _ := r.cluster.Shards()
 	return now
 }
 
 // grown reports whether the number has ever been another.
-func (r *Router) grown() bool {
-	now, first, _ := r.cfg.Cluster.Shards()
+func (r *shardCount) grown() bool {
+	now, first, _ := r.cluster.Shards()
 	return now != first
 }
 
 // counting does a read as long as this node's shards are of that number; otherwise it is refused, for
 // a moment.
-func (r *Router) counting(of int, read func() error) error {
+func (r *shardCount) counting(of int, read func() error) error {
 	if !r.countsWith(of) {
 		return timer.NotLeaderError{}
 	}
@@ -53,13 +59,13 @@ func (r *Router) counting(of int, read func() error) error {
 	return err
 }
 
-func (r *Router) countsWith(of int) bool {
-	now, _, steady := r.cfg.Cluster.Shards()
+func (r *shardCount) countsWith(of int) bool {
+	now, _, steady := r.cluster.Shards()
 	return steady && now == of
 }
 
 // sizedRequest is a request as it goes to another node.
-func (r *Router) sizedRequest(of int, method uint8, body []byte) (uint8, []byte) {
+func (r *shardCount) sizedRequest(of int, method uint8, body []byte) (uint8, []byte) {
 	if of == 0 || !r.grown() {
 		return method, body
 	}
@@ -67,7 +73,7 @@ func (r *Router) sizedRequest(of int, method uint8, body []byte) (uint8, []byte)
 }
 
 // serveSized answers a request that needs a number of shards with answer, if this node has it.
-func (r *Router) serveSized(method uint8, body []byte, answer func(method uint8, body []byte) ([]byte, error)) (out []byte, err error) {
+func (r *shardCount) serveSized(method uint8, body []byte, answer func(method uint8, body []byte) ([]byte, error)) (out []byte, err error) {
 	of := uint64(r.shards())
 	if method == methodSized {
 		number, n := binary.Uvarint(body)
@@ -92,11 +98,11 @@ func (r *Router) serveSized(method uint8, body []byte, answer func(method uint8,
 const mostShards = 1 << 16
 
 // shardOf is the shard that an operation belongs to now; at is where it was sent.
-func (r *Router) shardOf(at timer.ShardID, topic timer.TopicID, id string) timer.ShardID {
+func (r *shardCount) shardOf(at timer.ShardID, topic timer.TopicID, id string) timer.ShardID {
 	if id == "" || !r.grown() {
 		return at
 	}
-	t, ok := r.cfg.Topic(topic)
+	t, ok := r.topic(topic)
 	if !ok {
 		return at
 	}
@@ -104,7 +110,7 @@ func (r *Router) shardOf(at timer.ShardID, topic timer.TopicID, id string) timer
 }
 
 // place gives an operation the shard that it belongs to now.
-func (r *Router) place(o *timer.Op) {
+func (r *shardCount) place(o *timer.Op) {
 	switch {
 	case !r.grown():
 	case o.Command.ID != "":
@@ -115,12 +121,12 @@ func (r *Router) place(o *timer.Op) {
 }
 
 // PlaceOf is Op.Place of a timer; 0 where the topic is not known here.
-func (r *Router) PlaceOf(topic timer.TopicID, id string) uint64 {
-	t, ok := r.cfg.Topic(topic)
+func (r *shardCount) PlaceOf(topic timer.TopicID, id string) uint64 {
+	t, ok := r.topic(topic)
 	if !ok {
 		return 0
 	}
-	_, of, _ := r.cfg.Cluster.Shards()
+	_, of, _ := r.cluster.Shards()
 	for 2*of <= mostShards {
 		of *= 2
 	}
@@ -129,8 +135,8 @@ func (r *Router) PlaceOf(topic timer.TopicID, id string) uint64 {
 
 // Heirs are the shards that may have timers by now to which this one gave their numbers: itself, and
 // those that were divided from it.
-func (r *Router) Heirs(id timer.ShardID) []timer.ShardID {
-	now, of, _ := r.cfg.Cluster.Shards()
+func (r *shardCount) Heirs(id timer.ShardID) []timer.ShardID {
+	now, of, _ := r.cluster.Shards()
 	heirs := []timer.ShardID{id}
 	for of < int(id) {
 		of *= 2
@@ -143,8 +149,8 @@ func (r *Router) Heirs(id timer.ShardID) []timer.ShardID {
 
 // withAncestors adds to shards those that they were divided from: what ended there stays in their
 // history.
-func (r *Router) withAncestors(ids []timer.ShardID) []timer.ShardID {
-	_, first, _ := r.cfg.Cluster.Shards()
+func (r *shardCount) withAncestors(ids []timer.ShardID) []timer.ShardID {
+	_, first, _ := r.cluster.Shards()
 	out := slices.Clone(ids)
 	for _, id := range ids {
 		for from := Ancestor(id, first); from != 0; from = Ancestor(from, first) {

@@ -79,7 +79,7 @@ func TestRequestsFindTheirShard(t *testing.T) {
 	topic := &timer.Topic{ID: 1, Name: "orders"}
 	f := newFakeCluster(1, 4)
 	n := f.nodes[1]
-	n.Router.cfg.Topic = func(timer.TopicID) (*timer.Topic, bool) { return topic, true }
+	n.Router.topic = func(timer.TopicID) (*timer.Topic, bool) { return topic, true }
 	n.counts = 16
 	for i := range 100 {
 		id := fmt.Sprintf("t%d", i)
