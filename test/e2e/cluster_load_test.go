@@ -88,7 +88,7 @@ func loadOn(t testing.TB, c *cluster, r *receiver, random *rand.Rand) *clusterLo
 	topic := fmt.Sprintf("load%d", n)
 	c.eventually(t, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":%q}}`, r.url(), cmp.Or(c.calls, callTimeout)))
 	load := &clusterLoad{cluster: c, receiver: r, traffic: &traffic{client: c.anyone(), ledger: newLedger(), topic: topic, prefix: "c",
-		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", 200), workers: 256, maxDelayMs: 2000, reads: true,
+		perSecond: setting(t, "CARILLON_E2E_CLUSTER_RATE", cmp.Or(c.rate, 200)), workers: 256, maxDelayMs: 2000, reads: true,
 		random: rand.New(rand.NewPCG(random.Uint64(), 3))}}
 	load.probes = newProber(t, c, fmt.Sprintf("probes%d", n))
 	load.begin()

@@ -68,9 +68,9 @@ func (a *ack) String() string {
 func newProber(t testing.TB, c *cluster, topic string) *prober {
 	t.Helper()
 	p := &prober{cluster: c, topic: topic, keys: map[int]string{}, clients: map[*member]*client{}, acks: map[int][]ack{}}
-	for i := 0; len(p.keys) < clusterShards; i++ {
-		if i == 100*clusterShards {
-			t.Fatalf("%d keys live in %d of %d shards", i, len(p.keys), clusterShards)
+	for i := 0; len(p.keys) < c.shardCount(); i++ {
+		if i == 100*c.shardCount() {
+			t.Fatalf("%d keys live in %d of %d shards", i, len(p.keys), c.shardCount())
 		}
 		key := fmt.Sprintf("k%d", i)
 		a := c.eventually(t, "POST", "/v1/topics/"+topic+"/timers", farTimer("{"+key+"}first", time.Now()))

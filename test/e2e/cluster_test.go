@@ -40,6 +40,7 @@ type member struct {
 	env                []string
 	arrange            func(*exec.Cmd) // nil: nothing more
 	client             *client         // sends its requests to this node only
+	of                 *cluster        // since its first start
 	running            atomic.Pointer[process]
 }
 
@@ -48,6 +49,8 @@ type cluster struct {
 	flags   []string      // of every node
 	keyless bool          // no --gossip-key: nodes do not authenticate each other
 	calls   time.Duration // timeout of calls in a load; 0: callTimeout
+	shards  int           // 0: clusterShards
+	rate    int           // adds a second in a load; 0: 200
 
 	key string // file of the cluster's key, written at the first start
 
@@ -90,9 +93,15 @@ func found(t testing.TB, members []*member, flags ...string) *cluster {
 // foundWith is found with another number of replicas.
 func foundWith(t testing.TB, replicas int, members []*member, flags ...string) *cluster {
 	t.Helper()
+	return foundOf(t, clusterShards, replicas, members, flags...)
+}
+
+// foundOf is found with other numbers of shards and replicas.
+func foundOf(t testing.TB, shards, replicas int, members []*member, flags ...string) *cluster {
+	t.Helper()
 	needCluster(t)
-	c := &cluster{flags: flags, members: members}
-	founding := []string{"--shards", fmt.Sprint(clusterShards), "--replicas", fmt.Sprint(replicas)}
+	c := &cluster{flags: flags, members: members, shards: shards}
+	founding := []string{"--shards", fmt.Sprint(shards), "--replicas", fmt.Sprint(replicas)}
 	if len(members) > 1 { // a single node without peers bootstraps at once
 		founding = append(founding, "--bootstrap-expect", fmt.Sprint(len(members)))
 	}
@@ -115,8 +124,12 @@ func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 		args = append(args, "--gossip-key", c.keyFile(t))
 	}
 	args = append(append(args, c.flags...), flags...)
+	m.of = c
 	m.running.Store(beginIn(t, m.arrange, args, m.env...))
 }
+
+// shardCount is how many shards the cluster should have.
+func (c *cluster) shardCount() int { return cmp.Or(c.shards, clusterShards) }
 
 // keyFile returns the file of the cluster's key.
 func (c *cluster) keyFile(t testing.TB) string {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,6 +22,8 @@ type view struct {
 		Unfit    string `json:"unfit"`
 	} `json:"nodes"`
 	Shards []shardView `json:"shards"`
+
+	want int // shards; 0: clusterShards
 }
 
 type shardView struct {
@@ -40,6 +43,9 @@ func (m *member) view() (view, error) {
 	if err := json.Unmarshal(a.body, &v); err != nil {
 		return v, fmt.Errorf("%s: GET /v1/cluster: %w: %s", m.name, err, a.body)
 	}
+	if m.of != nil {
+		v.want = m.of.shardCount()
+	}
 	v.Shards = slices.DeleteFunc(v.Shards, func(s shardView) bool { return s.Shard == 0 }) // the meta group has no timers
 	return v, nil
 }
@@ -54,7 +60,7 @@ func (v view) ails(members []*member) string {
 
 // ailsOf is ails for clusters that have other members, too.
 func (v view) ailsOf(members []*member) string {
-	if len(v.Shards) != clusterShards {
+	if len(v.Shards) != cmp.Or(v.want, clusterShards) {
 		return fmt.Sprintf("%d shards", len(v.Shards))
 	}
 	for _, m := range members {
