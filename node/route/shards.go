@@ -29,7 +29,7 @@ type shardCount struct {
 
 // methodSized is a request that is answered only by a node that counts with as many shards: their
 // number as a uvarint, the method, its body.
-const methodSized uint8 = 14
+const methodSized uint8 = 40
 
 // sized are the methods that methodSized is for.
 var sized = []uint8{methodList, methodCounts, methodWalk, methodHistory, methodProgress}
