@@ -34,24 +34,30 @@ func (a awaited) handle(w *worker) {
 
 // bear makes this node's replica of the child, if that is due.
 func (d *division) bear() {
-	s, row := d.s, &d.child
+	for i := range d.rows {
+		d.bearOne(&d.rows[i])
+	}
+}
+
+func (d *division) bearOne(row *Assignment) {
+	s := d.s
 	h := s.g.w.host
-	if row.Group == 0 || h.group(row.Group).public.present.Load() || s.g.w.now.Mono < d.bearAt {
+	if h.group(row.Group).public.present.Load() || s.g.w.now.Mono < d.bearAt {
 		return
 	}
 	child, replica := h.group(row.Group), firstReplica(row, h.cfg.Node)
-	switch {
+	switch of := d.of(row.Group); {
 	case replica == 0:
-	case s.g.raft != nil && s.table.DividedOf() < int(row.Group): // later
-	case s.g.raft != nil && s.table.Leaving() && !s.table.Swept():
-		s.g.w.beginBirth(s, child, replica)
+	case s.g.raft != nil && s.table.DividedOf() < of: // later
+	case s.g.raft != nil && s.table.DividedOf() == of && s.table.Leaving() && !s.table.Swept():
+		s.g.w.beginBirth(s, child, row, replica)
 	default:
 		child.w.box.post(&born{child: child, replica: replica})
 	}
 }
 
 // beginBirth starts to save the parent's table, in place of a snapshot that is being written.
-func (w *worker) beginBirth(s *timerShard, child *replica, replica uint64) {
+func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, replica uint64) {
 	if w.snapshot != nil {
 		if w.snapshot.child != nil {
 			return
@@ -65,7 +71,7 @@ func (w *worker) beginBirth(s *timerShard, child *replica, replica uint64) {
 	}
 	run := &snapshotRun{group: s.g, child: child, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
 	run.mark = record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Epoch: 1, Conf: &pb.ConfState{}}
-	for _, m := range s.division.child.FirstMembers() {
+	for _, m := range row.FirstMembers() {
 		run.mark.Conf.Voters = append(run.mark.Conf.Voters, m.Replica)
 	}
 	run.state = s.table.BeginBirth()

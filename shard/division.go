@@ -1,7 +1,9 @@
 package shard
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,10 +136,11 @@ func (t *groupTable) Division(id timer.ShardID) (marked, total int, divided, swe
 	return marked, total, divided || swept, swept
 }
 
-// division is a leader's work on the division of its shard, and the row of the child.
+// division is a leader's work on the division of its shard, and the rows of the children.
 type division struct {
 	s     *timerShard
-	child Assignment // Group 0: none is known
+	rows  []Assignment // of all doublings, in their order
+	child Assignment   // the last of rows; Group 0: none is known
 
 	at       timer.Handle // the slots up to here are looked at
 	seq      uint64       // last number when that began
@@ -155,7 +158,10 @@ const (
 )
 
 // end forgets what a leadership knew.
-func (d *division) end() { *d = division{s: d.s, child: d.child, bearAt: d.bearAt} }
+func (d *division) end() { *d = division{s: d.s, rows: d.rows, child: d.child, bearAt: d.bearAt} }
+
+// of returns the number of shards at whose doubling a shard is divided to make a child.
+func (d *division) of(child timer.ShardID) int { return 2 * int(child-d.s.g.shard) }
 
 // childRow tells a shard of its child's row.
 type childRow struct {
@@ -164,8 +170,15 @@ type childRow struct {
 }
 
 func (c childRow) handle(w *worker) {
-	c.shard.division.child = c.row
-	c.shard.division.bear()
+	d := &c.shard.division
+	at, known := slices.BinarySearchFunc(d.rows, c.row.Group, func(r Assignment, id timer.ShardID) int { return cmp.Compare(r.Group, id) })
+	if known {
+		d.rows[at] = c.row
+	} else {
+		d.rows = slices.Insert(d.rows, at, c.row)
+	}
+	d.child = d.rows[len(d.rows)-1]
+	d.bear()
 	w.touch(c.shard.g)
 }
 
@@ -177,7 +190,9 @@ func (d *division) divides() bool {
 
 // sweeps reports whether the timers of the child can go: that is settled, so it has them.
 func (d *division) sweeps() bool {
-	return d.s.g.serving && d.s.table.Leaving() && d.child.Settled
+	return d.s.g.serving && d.s.table.Leaving() && slices.ContainsFunc(d.rows, func(r Assignment) bool {
+		return r.Settled && d.of(r.Group) == d.s.table.DividedOf()
+	})
 }
 
 // lookForHalf looks at more slots.
