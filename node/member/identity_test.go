@@ -14,7 +14,7 @@ import (
 func fullIdentity() Identity {
 	nodes := []ring.Node{{ID: 11, Name: "a", Peer: "10.0.0.1:7701", Starts: 1}, {ID: 12, Name: "b", Peer: "10.0.0.2:7701", Starts: 1}}
 	return Identity{
-		Version: identityVersion, NodeID: 11, Starts: 3, Asked: 2, Founded: true, Shards: 64, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
+		Version: identityVersion, NodeID: 11, Starts: 3, Asked: 2, Founded: true, Shards: 64, FirstShards: 16, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
 		AcceptedPlan: &ring.FoundingPlan{ClusterID: "0123456789abcdef0123456789abcdef", Shards: 64, Replicas: 2, Nodes: nodes},
 		Meta: &shard.Assignment{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
 			{Node: 11, Replica: placement.ReplicaID(11, 1)}, {Node: 12, Replica: placement.ReplicaID(12, 1)}}},

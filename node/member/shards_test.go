@@ -1,0 +1,123 @@
+package member
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"carillon/internal/vfs/memfs"
+	"carillon/ring"
+	"carillon/timer"
+)
+
+// growingHost notes what it is told, and what the identity on disk says at that moment.
+type growingHost struct {
+	Host
+	fsys   *memfs.FS
+	shards int
+	said   []string
+}
+
+func (h *growingHost) Shards() int                         { return h.shards }
+func (h *growingHost) Leads(timer.ShardID) bool            { return false }
+func (h *growingHost) Leader(timer.ShardID) (uint64, bool) { return 0, false }
+
+func (h *growingHost) Grow(shards, parents int) {
+	id, err := ReadIdentity(h.fsys, "data")
+	h.said = append(h.said, fmt.Sprintf("grow %d/%d, on disk %d/%d %v", shards, parents, id.Shards, id.FirstShards, err))
+	h.shards = shards
+}
+
+// grower is node 1 of a cluster of itself with two shards.
+func grower(t *testing.T) (m *Member, h *growingHost) {
+	t.Helper()
+	s := certified(t)
+	h = &growingHost{fsys: memfs.New(), shards: 2}
+	s.cfg.FS, s.cfg.Dir, s.log = h.fsys, "data", slog.New(slog.DiscardHandler)
+	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1, Shards: 2, Replicas: 1})
+	m = s.NewMember(nil, nil)
+	m.Attach(h)
+	decide(t, m, ring.FoundCommand("c", 2, 1, []ring.Node{{ID: 1, Name: "n1"}}))
+	return m, h
+}
+
+func decide(t *testing.T, m *Member, cmd ring.Command) {
+	t.Helper()
+	if r, err := m.State.Apply(1, cmd.Encode()); err != nil || r.(ring.Reply).Err != nil {
+		t.Fatal(r, err)
+	}
+}
+
+// TestNodeCountsWithMoreShards: the identity on disk has a number of shards before the host does. As
+// long as it cannot be stored the host stays as it is, and no read of many shards is right.
+func TestNodeCountsWithMoreShards(t *testing.T) {
+	m, h := grower(t)
+	counts := func(now, first int, steady bool) {
+		t.Helper()
+		if n, f, s := m.Shards(); n != now || f != first || s != steady {
+			t.Fatalf("it counts with %d shards, %d at first, steady %t; want %d, %d, %t", n, f, s, now, first, steady)
+		}
+	}
+	if !m.followShards(t.Context()) || len(h.said) != 0 {
+		t.Fatal(h.said)
+	}
+	counts(2, 2, true)
+	decide(t, m, ring.Command{Verb: ring.SetShards, Shards: 8})
+	counts(2, 2, false)
+	if m.followShards(t.Context()) || len(h.said) != 0 { // there is no directory
+		t.Fatal(h.said)
+	}
+	counts(2, 2, false)
+	if err := h.fsys.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	if !m.followShards(t.Context()) {
+		t.Fatal("it does not count with 4 shards")
+	}
+	counts(4, 2, true)
+	for shard := timer.ShardID(1); shard <= 2; shard++ {
+		decide(t, m, ring.Command{Verb: ring.Divide, Group: shard, Epoch: 1})
+		if from := m.born(shard + 2); from != shard {
+			t.Errorf("the timers of shard %d are in %d", shard+2, from)
+		}
+		decide(t, m, ring.Command{Verb: ring.Reconciled, Group: shard + 2, Epoch: 1})
+	}
+	m.followShards(t.Context())
+	counts(8, 2, true)
+	h.shards = 16 // it has applied that a shard is divided before this node's copy has the number
+	counts(8, 2, false)
+	h.shards = 8
+	for shard := timer.ShardID(1); shard <= 4; shard++ {
+		decide(t, m, ring.Command{Verb: ring.Divide, Group: shard, Epoch: 1})
+		decide(t, m, ring.Command{Verb: ring.Reconciled, Group: shard + 4, Epoch: 1})
+	}
+	m.followShards(t.Context())
+	counts(8, 2, true)
+	if want := []string{"grow 4/2, on disk 4/2 <nil>", "grow 8/4, on disk 8/2 <nil>", "grow 8/8, on disk 8/2 <nil>"}; !slices.Equal(h.said, want) {
+		t.Errorf("%q, want %q", h.said, want)
+	}
+}
+
+// TestStartWhileShardsDouble: a process that begins on a directory of a cluster that has grown does
+// not read many shards before its host knows which of them are being divided.
+func TestStartWhileShardsDouble(t *testing.T) {
+	m, h := grower(t)
+	if err := h.fsys.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	decide(t, m, ring.Command{Verb: ring.SetShards, Shards: 4})
+	m.followShards(t.Context())
+	again := m.NewMember(nil, nil)
+	again.Attach(h)
+	if now, first, steady := again.Shards(); now != 4 || first != 2 || steady {
+		t.Fatal(now, first, steady)
+	}
+	again.State = m.State
+	if !again.followShards(t.Context()) || h.said[len(h.said)-1] != "grow 4/2, on disk 4/2 <nil>" || len(h.said) != 2 {
+		t.Fatal(h.said)
+	}
+	if now, first, steady := again.Shards(); now != 4 || first != 2 || !steady {
+		t.Fatal(now, first, steady)
+	}
+}
