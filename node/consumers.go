@@ -46,7 +46,7 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 	if secret == nil {
 		return nil, timer.ErrRecovering
 	}
-	shards, _, _ := c.member.Shards()
+	shards, _ := c.member.Shards()
 	held := make([]bool, len(claim.Receipts))
 	var ops []timer.Op
 	var at []int

@@ -47,7 +47,7 @@ func (e *engine) Shards() int {
 	if c == nil {
 		return max(1, e.p.self.Identity().Shards)
 	}
-	now, _, _ := c.member.Shards()
+	now, _ := c.member.Shards()
 	return now
 }
 

@@ -50,10 +50,11 @@ type Config struct {
 	Nodes    func() []uint64                             // the others that this one hears
 	Name     func(node uint64) string                    // of another node
 	Call     func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
-	Members  func() []uint64                      // of the cluster, whether they are heard or not; this one too
-	Breakers func() map[string]string             // states, of destinations that this node calls
-	States   func() map[string]string             // of nodes, as this one sees them
-	Shards   func() (now, first int, steady bool) // timer shards, from 1 on; see member.Member
+	Members  func() []uint64          // of the cluster, whether they are heard or not; this one too
+	Breakers func() map[string]string // states, of destinations that this node calls
+	States   func() map[string]string // of nodes, as this one sees them
+	Shards   func() (now, first int)  // timer shards, from 1 on; see member.Member
+	Steady   func() bool
 	Rates    *Rates
 	Tasks    task.Env
 	NowMs    func() int64 // the time of day

@@ -30,7 +30,7 @@ func newPair(t *testing.T) *pair {
 	topics := map[timer.TopicID]*timer.Topic{1: {ID: 1, Name: "orders"}, 2: {ID: 2, Name: "other"}}
 	make := func(self uint64, name string, nodes ...uint64) *Feed {
 		return New(Config{
-			Self: self, Breakers: func() map[string]string { return p.breakers }, States: func() map[string]string { return p.states }, Shards: func() (int, int, bool) { return 4, 4, true }, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
+			Self: self, Breakers: func() map[string]string { return p.breakers }, States: func() map[string]string { return p.states }, Shards: func() (int, int) { return 4, 4 }, Steady: func() bool { return true }, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
 			Topic: func(id timer.TopicID) (*timer.Topic, bool) { t, ok := topics[id]; return t, ok },
 			Nodes: func() []uint64 { return nodes },
 			Name:  func(node uint64) string { return fmt.Sprint("n", node) },

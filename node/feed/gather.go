@@ -75,7 +75,7 @@ type dueHere struct {
 func (f *Feed) Due(ctx context.Context, q *backend.DueQuery) (*backend.Due, error) {
 	ask := dueAsk{Topics: q.Topics, All: q.All, FromMs: q.FromMs, BucketMs: q.BucketMs, Buckets: q.Buckets}
 	for try := 1; ; try++ {
-		shards, first, _ := f.cfg.Shards()
+		shards, first := f.cfg.Shards()
 		d := &backend.Due{Buckets: make([]int64, q.Buckets), Shards: shards}
 		if shards != first {
 			ask.Of = shards
@@ -126,8 +126,8 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 			topics[id] = true
 		}
 	}
-	shards, first, steady := f.cfg.Shards()
-	if a.Of == 0 && shards != first || a.Of != 0 && a.Of != shards || !steady {
+	shards, first := f.cfg.Shards()
+	if a.Of == 0 && shards != first || a.Of != 0 && a.Of != shards || !f.cfg.Steady() {
 		return nil, timer.ErrShards // one of both does not know yet that there are more
 	}
 	h := dueHere{Shards: []timer.ShardID{}}
@@ -137,7 +137,7 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 			h.Shards = append(h.Shards, id)
 		}
 	}
-	if now, _, steady := f.cfg.Shards(); now != shards || !steady {
+	if now, _ := f.cfg.Shards(); now != shards || !f.cfg.Steady() {
 		return nil, timer.ErrShards
 	}
 	h.Buckets, h.Overdue, h.Later = sum.Buckets, sum.Overdue, sum.Later

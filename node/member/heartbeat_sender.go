@@ -112,7 +112,7 @@ func (h *heartbeatSender) logClock(state *clocks.State) {
 // reportLimits reports in each heartbeat how many of topics' leases at once this node may come to;
 // see ring.LimitAllocator.
 func (h *heartbeatSender) reportLimits(wallMs int64, mine []timer.ShardID) ring.AllocationReport {
-	shards, _, _ := h.Shards()
+	shards, _ := h.Shards()
 	leader := h.seen.Leaders()
 	st := ring.Observation{
 		Now: h.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Mine: mine, Topics: h.State.Limited(), Held: h.host.Held, Keys: h.host.KeyWeights,

@@ -163,7 +163,7 @@ func (m *Member) followState(ctx context.Context) {
 		m.peers.Review(m.misnamed) // nodes that were let in before their names were known
 		grown := m.followShards(ctx)
 		rows := m.State.Rows()
-		if now, _, _ := m.Shards(); !grown {
+		if now, _ := m.Shards(); !grown {
 			rows = rows[:min(len(rows), 1+now)]
 		}
 		list := make([]shard.Assignment, len(rows))

@@ -48,7 +48,7 @@ func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
 
 // leads are the timer shards that this node leads.
 func (o *observer) leads() (ids []timer.ShardID) {
-	shards, _, _ := o.Shards()
+	shards, _ := o.Shards()
 	for id := timer.ShardID(1); int(id) <= shards; id++ {
 		if o.host.Leads(id) {
 			ids = append(ids, id)
@@ -68,7 +68,7 @@ func (o *observer) LeadingNodes() (nodes []uint64) {
 			nodes = append(nodes, n.ID)
 		}
 	}
-	shards, _, _ := o.Shards()
+	shards, _ := o.Shards()
 	for id := timer.ShardID(1); int(id) <= shards; id++ {
 		if o.host.Leads(id) {
 			return append(nodes, o.id)

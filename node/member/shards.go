@@ -35,12 +35,17 @@ func (c *shardCounter) begin(id *Identity) {
 	c.now.Store(&shardCount{Shards: ring.Shards{Now: id.Shards, First: first, Parents: id.Shards}, steady: first == id.Shards})
 }
 
-// Shards is the number of timer shards, and the one that the cluster was founded with. While it is
-// not steady the host, or this node's copy of the state, may count with another: what is read of a
-// shard then may be whole or half.
-func (l *local) Shards() (now, first int, steady bool) {
+// Shards is the number of timer shards, and the one that the cluster was founded with.
+func (c *shardCounter) Shards() (now, first int) {
+	n := c.now.Load()
+	return n.Now, n.First
+}
+
+// Steady reports whether the host, and this node's copy of the state, count with that number too.
+// Otherwise what is read of a shard may be whole or half.
+func (l *local) Steady() bool {
 	n := l.now.Load()
-	return n.Now, n.First, n.steady && n.Now == l.host.Shards() && n.Now >= l.State.Shards().Now
+	return n.steady && n.Now == l.host.Shards() && n.Now >= l.State.Shards().Now
 }
 
 // followShards lets this node count with as many shards as its copy of the state has; false: it does

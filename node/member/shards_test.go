@@ -42,6 +42,11 @@ func grower(t *testing.T) (m *Member, h *growingHost) {
 	return m, h
 }
 
+func numbers(m *Member) (now, first int, steady bool) {
+	now, first = m.Shards()
+	return now, first, m.Steady()
+}
+
 func decide(t *testing.T, m *Member, cmd ring.Command) {
 	t.Helper()
 	if r, err := m.State.Apply(1, cmd.Encode()); err != nil || r.(ring.Reply).Err != nil {
@@ -55,7 +60,7 @@ func TestNodeCountsWithMoreShards(t *testing.T) {
 	m, h := grower(t)
 	counts := func(now, first int, steady bool) {
 		t.Helper()
-		if n, f, s := m.Shards(); n != now || f != first || s != steady {
+		if n, f, s := numbers(m); n != now || f != first || s != steady {
 			t.Fatalf("it counts with %d shards, %d at first, steady %t; want %d, %d, %t", n, f, s, now, first, steady)
 		}
 	}
@@ -110,14 +115,14 @@ func TestStartWhileShardsDouble(t *testing.T) {
 	m.followShards(t.Context())
 	again := m.NewMember(nil, nil)
 	again.Attach(h)
-	if now, first, steady := again.Shards(); now != 4 || first != 2 || steady {
+	if now, first, steady := numbers(again); now != 4 || first != 2 || steady {
 		t.Fatal(now, first, steady)
 	}
 	again.State = m.State
 	if !again.followShards(t.Context()) || h.said[len(h.said)-1] != "grow 4/2, on disk 4/2 <nil>" || len(h.said) != 2 {
 		t.Fatal(h.said)
 	}
-	if now, first, steady := again.Shards(); now != 4 || first != 2 || !steady {
+	if now, first, steady := numbers(again); now != 4 || first != 2 || !steady {
 		t.Fatal(now, first, steady)
 	}
 }

@@ -42,7 +42,8 @@ func newBulkCluster(shards int) *bulkCluster {
 // nobodyElse is a cluster of one.
 type nobodyElse struct{ shards int }
 
-func (n nobodyElse) Shards() (now, first int, steady bool) { return n.shards, n.shards, true }
+func (n nobodyElse) Shards() (now, first int) { return n.shards, n.shards }
+func (nobodyElse) Steady() bool               { return true }
 
 func (nobodyElse) LikelyLeaders(timer.ShardID) []uint64 { return nil }
 func (nobodyElse) LeadingNodes() []uint64               { return []uint64{1} }

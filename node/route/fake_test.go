@@ -109,10 +109,12 @@ func (n *fakeNode) LikelyLeaders(timer.ShardID) []uint64 {
 }
 
 // Shards implements Cluster.
-func (n *fakeNode) Shards() (now, first int, steady bool) {
-	shards := cmp.Or(n.counts, n.cluster.shards)
-	return shards, n.cluster.shards, !n.grows
+func (n *fakeNode) Shards() (now, first int) {
+	return cmp.Or(n.counts, n.cluster.shards), n.cluster.shards
 }
+
+// Steady implements Cluster.
+func (n *fakeNode) Steady() bool { return !n.grows }
 
 // LiveNodes implements Cluster: all others but those that are down.
 func (n *fakeNode) LiveNodes() []uint64 {

@@ -97,9 +97,10 @@ type Cluster interface {
 	LiveNodes() []uint64
 	// Replicas are the nodes that are to have a replica of a shard.
 	Replicas(id timer.ShardID) []uint64
-	// Shards is the number of timer shards, from 1 on, and how many the cluster was founded with. It
-	// is steady if the host counts with it, too.
-	Shards() (now, first int, steady bool)
+	// Shards is the number of timer shards, from 1 on, and how many the cluster was founded with.
+	Shards() (now, first int)
+	// Steady reports whether the host counts with that number, too.
+	Steady() bool
 }
 
 // Peers calls other nodes.

@@ -36,13 +36,13 @@ var sized = []uint8{methodList, methodCounts, methodWalk, methodHistory, methodP
 
 // shards is the number of timer shards, from 1 on.
 func (r *shardCount) shards() int {
-	now, _, _ := r.cluster.Shards()
+	now, _ := r.cluster.Shards()
 	return now
 }
 
 // grown reports whether the number has ever been another.
 func (r *shardCount) grown() bool {
-	now, first, _ := r.cluster.Shards()
+	now, first := r.cluster.Shards()
 	return now != first
 }
 
@@ -60,8 +60,7 @@ func (r *shardCount) counting(of int, read func() error) error {
 }
 
 func (r *shardCount) countsWith(of int) bool {
-	now, _, steady := r.cluster.Shards()
-	return steady && now == of
+	return r.shards() == of && r.cluster.Steady()
 }
 
 // sizedRequest is a request as it goes to another node.
@@ -126,7 +125,7 @@ func (r *shardCount) PlaceOf(topic timer.TopicID, id string) uint64 {
 	if !ok {
 		return 0
 	}
-	_, of, _ := r.cluster.Shards()
+	_, of := r.cluster.Shards()
 	for 2*of <= mostShards {
 		of *= 2
 	}
@@ -136,7 +135,7 @@ func (r *shardCount) PlaceOf(topic timer.TopicID, id string) uint64 {
 // Heirs are the shards that may have timers by now to which this one gave their numbers: itself, and
 // those that were divided from it.
 func (r *shardCount) Heirs(id timer.ShardID) []timer.ShardID {
-	now, of, _ := r.cluster.Shards()
+	now, of := r.cluster.Shards()
 	heirs := []timer.ShardID{id}
 	for of < int(id) {
 		of *= 2
@@ -150,7 +149,7 @@ func (r *shardCount) Heirs(id timer.ShardID) []timer.ShardID {
 // withAncestors adds to shards those that they were divided from: what ended there stays in their
 // history.
 func (r *shardCount) withAncestors(ids []timer.ShardID) []timer.ShardID {
-	_, first, _ := r.cluster.Shards()
+	_, first := r.cluster.Shards()
 	out := slices.Clone(ids)
 	for _, id := range ids {
 		for from := Ancestor(id, first); from != 0; from = Ancestor(from, first) {

@@ -106,14 +106,16 @@ type growing struct {
 	first  int
 }
 
-func (g *growing) Shards() (now, first int, steady bool) {
+func (g *growing) Steady() bool { return true }
+
+func (g *growing) Shards() (now, first int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.shards, g.first, true
+	return g.shards, g.first
 }
 
 func (g *growing) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
-	now, first, _ := g.Shards()
+	now, first := g.Shards()
 	list, next, err := g.bulkCluster.Walk(id, q, at)
 	for i, m := range list {
 		if slot := int(at.From) + i; now == first || (slot%2 == 1) == (int(id) > first) {

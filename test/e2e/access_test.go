@@ -33,7 +33,7 @@ func TestTopicAdminIsNoClusterAdmin(t *testing.T) {
 	c.must(t, 201, "PUT", "/v1/topics/others", `{}`, operator...)
 	c.must(t, 201, "PUT", "/v1/topics/shop.a", `{}`, shop...)
 	for _, call := range [][3]string{
-		{"PUT", "/v1/cluster/replicas", `{"replicas":5}`}, {"POST", "/v1/cluster/finalize", ""},
+		{"PUT", "/v1/cluster/replicas", `{"replicas":5}`}, {"POST", "/v1/cluster/shards", `{"shards":8}`}, {"POST", "/v1/cluster/finalize", ""},
 		{"POST", "/v1/cluster/nodes/n1/drain", ""}, {"POST", "/v1/cluster/nodes/n1/resume", ""}, {"DELETE", "/v1/cluster/nodes/n1?force=true", ""},
 		{"POST", "/v1/backup", ""}, {"GET", "/v1/destinations", ""}, {"GET", "/v1/cluster/stats", ""},
 	} {
@@ -45,7 +45,7 @@ func TestTopicAdminIsNoClusterAdmin(t *testing.T) {
 	if a := c.must(t, 200, "GET", "/v1/topics", "", shop...); strings.Contains(string(a.body), "others") {
 		t.Errorf("%s", a.body)
 	}
-	if a := c.must(t, 200, "GET", "/metrics", "", operator...); !strings.Contains(string(a.body), `topic="others"`) || !strings.Contains(string(a.body), `carillon_http_refused_total{code="403"} 9`) {
+	if a := c.must(t, 200, "GET", "/metrics", "", operator...); !strings.Contains(string(a.body), `topic="others"`) || !strings.Contains(string(a.body), `carillon_http_refused_total{code="403"} 10`) {
 		t.Error("the operator's metrics lack a topic, or the refusals")
 	}
 	c.must(t, 202, "PUT", "/v1/cluster/replicas", `{"replicas":3}`, operator...)
