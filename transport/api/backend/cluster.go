@@ -69,10 +69,10 @@ type ClusterView struct {
 	ShardsNow  int // how many there are, those included that are yet to be divided from others; 0 before the founding
 	Resharding *ReshardingView
 	Level      uint32 // the feature level that the nodes have agreed on; 0 before the founding
-	Upgrade   *UpgradeView
-	TestClock bool // the node runs by one: it has no others
-	Nodes     []NodeView
-	Shards    []ShardRow // in order
+	Upgrade    *UpgradeView
+	TestClock  bool // the node runs by one: it has no others
+	Nodes      []NodeView
+	Shards     []ShardRow // in order
 }
 
 // ReshardingView is a growth of the number of shards that goes on.
