@@ -74,6 +74,12 @@ func (t *groupTable) resolve(id timer.ShardID) *replica {
 	return r
 }
 
+// dividing reports whether a shard is made by the doubling that goes on.
+func (t *groupTable) dividing(id timer.ShardID) bool {
+	founded := int(t.founded.Load())
+	return founded != 0 && int(id) > founded && founded < len(t.all())-1
+}
+
 // half returns which timers of a topic belong to a shard: as long as one group has those of two,
 // each is answered its own. nil: all that the group has.
 func (t *groupTable) half(id timer.ShardID, topic timer.TopicID) func(timerID []byte) bool {
@@ -285,6 +291,7 @@ func (d *division) leave() {
 	h.Grow(max(of, len(h.all())-1), max(of/2, int(h.founded.Load())))
 	s.g.public.divided.Store(uint32(of))
 	d.end()
+	d.bearAt = 0 // that was of another child
 	if s.table.Leaving() {
 		child := h.shard(s.g.shard + timer.ShardID(of/2))
 		s.scheduler.Leave(child.scheduler)

@@ -26,6 +26,8 @@ func (h *Host) NotReady() error {
 	now := h.cfg.Clock.Mono()
 	for _, r := range h.all() {
 		switch leader := r.public.leader.Load(); {
+		case h.dividing(r.shard): // it is there in a moment, and its parent is until then
+			continue
 		case !r.public.present.Load():
 			if r.shard == Meta {
 				return timer.ErrRecovering

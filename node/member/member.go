@@ -240,6 +240,9 @@ func (m *Member) serves() error {
 		return errors.New("the cluster is being founded")
 	}
 	for _, row := range m.State.Rows() {
+		if m.State.Unborn(row.Group) != 0 {
+			continue // its parent is looked at
+		}
 		if _, led := m.host.Leader(row.Group); !led && row.Names(m.id) {
 			return &shard.NoLeaderError{Group: row.Group}
 		}
