@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -312,5 +313,160 @@ func TestBackupWhileShardsDouble(t *testing.T) {
 	}
 	if grown == 0 {
 		t.Log("no backup was made in the middle: the machine was too slow, or too quick")
+	}
+}
+
+// TestWhatStaysWhenShardsDouble: what clients know of timers stays as it was when the number of
+// shards has doubled twice: ids, uids, versions, ends and attempts, repeated adds, leases of
+// consumers, dead letters, cursors, filters.
+func TestWhatStaysWhenShardsDouble(t *testing.T) {
+	const many = 40
+	rcv := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		if r.Header.Get("Carillon-Topic") == "dead" {
+			w.WriteHeader(500)
+		}
+	})
+	c := foundOf(t, reshardFrom, 1, loopbackMembers(t, 1))
+	m := c.all()[0]
+	client := m.client
+	client.topic(t, "ended", rcv.url(), "")
+	client.topic(t, "dead", rcv.url(), `,"retry":{"max_attempts":1},"breaker":{"failures":10000}`)
+	client.topic(t, "waits", rcv.url(), "")
+	client.must(t, 201, "PUT", "/v1/topics/pulled", `{"delivery":"pull"}`)
+	atMs := time.Now().UnixMilli()
+	add := func(topic string, i int) string {
+		if topic == "waits" {
+			return fmt.Sprintf(`{"id":"t%d","at_ms":%d,"payload":%d,"labels":["l%d"]}`, i, atMs+3_600_000, i, i%2)
+		}
+		return fmt.Sprintf(`{"id":"t%d","at_ms":%d,"payload":%d}`, i, atMs, i)
+	}
+	before := map[string]timer{}
+	for i := range many {
+		for _, topic := range []string{"ended", "dead", "waits", "pulled"} {
+			client.must(t, 201, "POST", "/v1/topics/"+topic+"/timers", add(topic, i))
+		}
+	}
+	look := func() map[string]timer {
+		all := map[string]timer{}
+		for _, topic := range []string{"ended", "dead", "waits"} {
+			for i := range many {
+				tm := client.must(t, 200, "GET", timerPath(topic, fmt.Sprint("t", i)), "").timer(t)
+				all[topic+tm.ID] = tm
+			}
+		}
+		return all
+	}
+	poll(t, formLimit, "what is due has ended", func() bool {
+		before = look()
+		for name, tm := range before {
+			if !strings.HasPrefix(name, "waits") && tm.State != "done" && tm.State != "dead" {
+				return false
+			}
+		}
+		return true
+	})
+	calls := rcv.count()
+	var pulled struct {
+		Timers []struct {
+			Receipt string `json:"receipt"`
+		} `json:"timers"`
+	}
+	client.must(t, 200, "POST", "/v1/topics/pulled/pull", fmt.Sprintf(`{"max":%d,"lease":"5m"}`, many)).decode(t, &pulled)
+	if len(pulled.Timers) != many {
+		t.Fatalf("%d timers are pulled", len(pulled.Timers))
+	}
+	var page struct {
+		Timers []timer `json:"timers"`
+		Next   string  `json:"next_cursor"`
+	}
+	client.must(t, 200, "GET", "/v1/topics/waits/timers?limit=7", "").decode(t, &page)
+
+	tool(t, 0, "ctl", "--url", "http://"+m.http, "shards", "16", "--wait")
+	c.shards = 16
+	c.awaitHealthy(t)
+
+	for name, now := range look() {
+		was := before[name]
+		if now.UID != was.UID || now.Version != was.Version || now.State != was.State || now.Attempts != was.Attempts || now.FiredMs != was.FiredMs || now.DueMs != was.DueMs {
+			t.Errorf("%s was %+v and is %+v", name, was, now)
+		}
+	}
+	// A listing goes on at its cursor.
+	seen := map[string]bool{}
+	for {
+		for _, tm := range page.Timers {
+			if seen[tm.ID] {
+				t.Errorf("%s is listed twice", tm.ID)
+			}
+			seen[tm.ID] = true
+		}
+		if page.Next == "" {
+			break
+		}
+		next := page.Next
+		page.Timers, page.Next = nil, ""
+		client.must(t, 200, "GET", "/v1/topics/waits/timers?limit=7&cursor="+next, "").decode(t, &page)
+	}
+	if len(seen) != many {
+		t.Errorf("%d timers are listed", len(seen))
+	}
+	// An add that is repeated finds what ended, and is not made again.
+	for i := range many {
+		client.must(t, 200, "POST", "/v1/topics/ended/timers", add("ended", i))
+	}
+	var past struct {
+		Entries []struct {
+			timer
+			Log []attempt `json:"attempt_log"`
+		} `json:"entries"`
+	}
+	client.must(t, 200, "GET", "/v1/topics/ended/history?limit=1000", "").decode(t, &past)
+	if len(past.Entries) != many {
+		t.Errorf("the history has %d timers", len(past.Entries))
+	}
+	for i := range past.Entries {
+		e := &past.Entries[i]
+		if e.UID != before["ended"+e.ID].UID || len(e.Log) != 1 {
+			t.Errorf("the history has %+v with %d attempts, and it was %+v", e.timer, len(e.Log), before["ended"+e.ID])
+		}
+	}
+	client.must(t, 200, "GET", "/v1/topics/ended/history?id=t7", "").decode(t, &past)
+	if len(past.Entries) != 1 {
+		t.Errorf("the history of t7 has %d entries", len(past.Entries))
+	}
+	// Leases are prolonged and acknowledged.
+	var receipts []string
+	for _, tm := range pulled.Timers {
+		receipts = append(receipts, fmt.Sprintf("%q", tm.Receipt))
+	}
+	list := strings.Join(receipts, ",")
+	for _, call := range []string{`/v1/extend {"receipts":[%s],"lease":"6m"}`, `/v1/ack {"receipts":[%s]}`} {
+		path, body, _ := strings.Cut(call, " ")
+		a := client.must(t, 200, "POST", path, fmt.Sprintf(body, list))
+		if n := strings.Count(string(a.body), `"status":200`); n != many {
+			t.Errorf("%s: %d of %d: %s", path, n, many, a.body)
+		}
+	}
+	// Dead letters are found by uid and by filter.
+	var uids []string
+	for i := range many / 2 {
+		uids = append(uids, fmt.Sprintf("%q", before[fmt.Sprint("deadt", i)].UID))
+	}
+	changed := func(want int, path, body string) {
+		t.Helper()
+		a := client.must(t, 200, "POST", path, body)
+		if !strings.Contains(string(a.body), fmt.Sprintf(`"changed":%d,`, want)) {
+			t.Errorf("%s: %s, want %d changed", path, a.body, want)
+		}
+	}
+	changed(many/2, "/v1/topics/dead/dead/purge", `{"uids":[`+strings.Join(uids, ",")+`]}`)
+	changed(many/2, "/v1/topics/dead/dead/purge", `{"all":true}`)
+	// A version matches, and filters find every timer once.
+	client.must(t, 200, "PATCH", timerPath("waits", "t3"), `{"priority":9}`, "If-Match", `"1"`)
+	client.must(t, 412, "PATCH", timerPath("waits", "t3"), `{"priority":8}`, "If-Match", `"1"`)
+	changed(many/2, "/v1/topics/waits/reschedule", `{"filter":{"label":"l1"},"shift":"1h"}`)
+	changed(many, "/v1/topics/waits/cancel", `{"all":true}`)
+	if n := rcv.count(); n != calls {
+		t.Errorf("%d calls were made since", n-calls)
 	}
 }
