@@ -470,3 +470,30 @@ func TestWhatStaysWhenShardsDouble(t *testing.T) {
 		t.Errorf("%d calls were made since", n-calls)
 	}
 }
+
+// TestClusterReshardingWithoutANode: shards double while a node is away. It comes back, gets its
+// replicas of the new shards from their leaders, and is as good as the others: the cluster then does
+// without another one.
+func TestClusterReshardingWithoutANode(t *testing.T) {
+	c := foundOf(t, reshardFrom, 3, loopbackMembers(t, 3))
+	away, other := c.all()[0], c.all()[1]
+	kept := c.keepTimers(t, "kept", 0, reshardKept)
+	away.process().kill()
+	c.eventually(t, "POST", "/v1/cluster/shards", `{"shards":8}`)
+	poll(t, reshardLimit, "two nodes have divided all shards", func() bool {
+		g, ok := c.grows()
+		return ok && g.Resharding == nil && g.Total == 8
+	})
+	for id, due := range c.keepTimers(t, "kept", reshardKept, reshardKept) {
+		kept[id] = due
+	}
+	c.shards = 8
+	c.start(t, away)
+	c.awaitHealthy(t)
+	c.checkAgreed(t, c.all())
+	other.process().kill()
+	for id, due := range c.keepTimers(t, "kept", 2*reshardKept, reshardKept) {
+		kept[id] = due
+	}
+	c.checkKept(t, "kept", kept)
+}
