@@ -54,7 +54,7 @@ func (staticPlacement) Fence(_ table.Incarnation, then func(error)) {
 func (h *Host) Place(rows []Assignment) {
 	perWorker := make([]placed, len(h.workers))
 	for _, r := range rows {
-		if int(r.Group) < len(h.all()) {
+		if int(r.Group) <= int(h.known.Load()) {
 			k := int(r.Group) % len(h.workers)
 			perWorker[k] = append(perWorker[k], r)
 		}

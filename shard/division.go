@@ -23,6 +23,7 @@ import (
 type groupTable struct {
 	h       *Host
 	groups  atomic.Pointer[[]*replica] // by ID
+	known   atomic.Int32               // timer shards, as the node has stored; more have no replica here
 	founded atomic.Int32               // groups above it are divided from others; 0: none is
 	growing sync.Mutex                 // held by Grow
 }
@@ -37,6 +38,13 @@ func (t *groupTable) group(id timer.ShardID) *replica { return t.all()[id] }
 // founded = shards: none is. It may be called from any goroutine once Started is closed,
 // repeatedly, and before rows of the new groups are placed.
 func (t *groupTable) Grow(shards, founded int) {
+	t.makeRoom(shards)
+	t.known.Store(int32(shards))
+	t.founded.Store(int32(founded))
+}
+
+// makeRoom makes more groups, without a replica here.
+func (t *groupTable) makeRoom(shards int) {
 	t.growing.Lock()
 	defer t.growing.Unlock()
 	groups := t.all()
@@ -49,7 +57,6 @@ func (t *groupTable) Grow(shards, founded int) {
 			r.w.box.post(joined{r})
 		}
 	}
-	t.founded.Store(int32(founded))
 }
 
 // joined adds a new group to its worker's.
@@ -58,7 +65,7 @@ type joined struct{ *replica }
 func (j joined) handle(*worker) { j.join() }
 
 // Shards returns for how many timer shards there is room.
-func (h *Host) Shards() int { return len(h.all()) - 1 }
+func (h *Host) Shards() int { return int(h.known.Load()) }
 
 // resolve returns the group that answers here for a shard: another one if the shard is yet to be
 // divided from that.
@@ -77,14 +84,14 @@ func (t *groupTable) resolve(id timer.ShardID) *replica {
 // dividing reports whether a shard is made by the doubling that goes on.
 func (t *groupTable) dividing(id timer.ShardID) bool {
 	founded := int(t.founded.Load())
-	return founded != 0 && int(id) > founded && founded < len(t.all())-1
+	return founded != 0 && int(id) > founded && founded < int(t.known.Load())
 }
 
 // half returns which timers of a topic belong to a shard: as long as one group has those of two,
 // each is answered its own. nil: all that the group has.
 func (t *groupTable) half(id timer.ShardID, topic timer.TopicID) func(timerID []byte) bool {
 	founded := timer.ShardID(t.founded.Load())
-	if founded == 0 || int(founded) == len(t.all())-1 || id > 2*founded {
+	if founded == 0 || int(founded) == int(t.known.Load()) || id > 2*founded {
 		return nil
 	}
 	p := id
@@ -100,7 +107,7 @@ func (t *groupTable) half(id timer.ShardID, topic timer.TopicID) func(timerID []
 
 // halves is half for timers of all topics; nil: all that the group has.
 func (t *groupTable) halves(id timer.ShardID) func(topic timer.TopicID, timerID []byte) bool {
-	if founded := int(t.founded.Load()); founded == 0 || founded == len(t.all())-1 {
+	if founded := int(t.founded.Load()); founded == 0 || founded == int(t.known.Load()) {
 		return nil
 	}
 	of := map[timer.TopicID]func([]byte) bool{}
@@ -288,7 +295,7 @@ func (d *division) proposeSweep() {
 func (d *division) leave() {
 	s := d.s
 	of, h := s.table.DividedOf(), s.g.w.host
-	h.Grow(max(of, len(h.all())-1), max(of/2, int(h.founded.Load())))
+	h.makeRoom(of) // the node may not have learned of the child yet
 	s.g.public.divided.Store(uint32(of))
 	d.end()
 	d.bearAt = 0 // that was of another child

@@ -303,3 +303,39 @@ func TestConsumersLeasesLeaveWithTheirTimers(t *testing.T) {
 		d.audit()
 	})
 }
+
+// TestNoReplicaBeforeTheNodeGrows: a node applies the division before its own copy of the meta
+// group's state says that there are more shards, which it stores before its host grows. Until then
+// it makes no replica of the child, even if it is given the row: the next start would not know the
+// child's records. What it knows of the child's leases waits for the child.
+func TestNoReplicaBeforeTheNodeGrows(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		for i := range 10 {
+			d.add(fmt.Sprint("now", i), 0)
+		}
+		d.pass(50 * time.Millisecond)
+		calls := d.calls.take()
+		// The host does not know of the child: as a follower it would have the leader's entry.
+		s := d.host.shard(1)
+		s.division.child = d.child
+		for range 10 {
+			d.host.Place([]Assignment{d.child})
+			d.pass(100 * time.Millisecond)
+		}
+		if s.table.DividedOf() != 2 {
+			t.Fatal("it is not divided: the test is about nothing")
+		}
+		if len(d.host.all()) > 2 && d.host.group(2).raft != nil {
+			t.Fatal("there is a replica of the child")
+		}
+		d.begin()
+		d.pass(time.Second)
+		for _, c := range calls {
+			c.answer(200)
+		}
+		d.pass(time.Second)
+		if n := len(d.calls.take()); n != 0 {
+			t.Errorf("%d calls are made again", n)
+		}
+	})
+}

@@ -201,6 +201,7 @@ func New(cfg Config) (*Host, error) {
 		groups = append(groups, r)
 	}
 	h.groups.Store(&groups)
+	h.known.Store(int32(cfg.Shards))
 	return h, nil
 }
 
