@@ -41,11 +41,14 @@ func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room ti
 // finish returns an op's answer and recycles the op. It runs on the client's goroutine.
 func (c clients) finish(o *op) (timer.Result, error) {
 	r, err := o.result, o.err
-	if r.Code == timer.Created && !o.brief {
-		r.Timer = timer.Born(o.cmd, &r)
-	}
-	if r.Timer != nil {
+	switch {
+	case r.Timer != nil:
 		o.shard.numbered(o.asked, &r.Timer.Origin)
+	case r.Code == timer.Created:
+		o.shard.numbered(o.asked, &r.Origin)
+		if !o.brief {
+			r.Timer = timer.Born(o.cmd, &r)
+		}
 	}
 	*o = op{}
 	ops.Put(o)

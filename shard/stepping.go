@@ -225,6 +225,9 @@ func (d driver) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
 
 // Table returns a group's table. It is nil for the meta group.
 func (d driver) Table(id timer.ShardID) *table.Table {
+	if int(id) >= len(d.h.all()) {
+		return nil // there is no room for it yet
+	}
 	if s, ok := d.h.group(id).machine.(*timerShard); ok {
 		return s.table
 	}
@@ -261,6 +264,9 @@ type Progress struct {
 
 // Progress returns the progress of a group, at little cost.
 func (d driver) Progress(id timer.ShardID) Progress {
+	if int(id) >= len(d.h.all()) {
+		return Progress{}
+	}
 	r := d.h.group(id)
 	if r.raft == nil {
 		if r.stopped != nil {

@@ -9,7 +9,7 @@ func Born(c *Command, r *Result) *Timer {
 	}
 	due := Debounced(c.Merge, c.Spec.DueMs, r.AtMs, c.MaxWaitMs)
 	*t = Timer{
-		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Origin: r.Origin, Tag: c.Tag, Version: r.Version, State: Scheduled,
 		NextMs: due, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1, Content: c.Content, FirstMs: r.AtMs,
 	}
 	t.DueMs = due

@@ -17,6 +17,7 @@ const (
 	resultAtMs
 	resultTimer
 	resultUnchanged // has no value
+	resultOrigin
 
 	resultBits = 1<<iota - 1
 )
@@ -65,6 +66,7 @@ func appendResult(dst []byte, r *timer.Result, found *timer.Timer) []byte {
 	set(r.AtMs != 0, resultAtMs)
 	set(found != nil, resultTimer)
 	set(r.Unchanged, resultUnchanged)
+	set(r.Origin != 0, resultOrigin)
 
 	dst = binary.AppendUvarint(append(dst, byte(r.Code)), bits)
 	given := func(v uint64) {
@@ -81,6 +83,7 @@ func appendResult(dst []byte, r *timer.Result, found *timer.Timer) []byte {
 	if found != nil {
 		dst = encoding.AppendTimer(dst, found)
 	}
+	given(uint64(r.Origin))
 	return dst
 }
 
@@ -157,4 +160,5 @@ func (r *reader) result(to *timer.Result) {
 	if bits&resultTimer != 0 {
 		to.Timer = r.Timer()
 	}
+	to.Origin = timer.ShardID(given(resultOrigin, 1<<32-1))
 }

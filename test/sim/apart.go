@@ -49,8 +49,9 @@ func (w *World) proveApart() {
 	w.apart.on = true
 	w.flood(c)
 	for i := range 6 {
-		for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
-			o := &operation{number: w.checker.nextOp(), topic: 1, id: w.nameIn(w.topics[0], id, fmt.Sprintf("apart%d-", i)), shard: id}
+		for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
+			o := &operation{number: w.checker.nextOp(), topic: 1, id: w.nameIn(w.topics[0], id, fmt.Sprintf("apart%d-", i))}
+			o.shard = w.place(o.topic, o.id)
 			w.fill(o, timer.Add, 300*time.Millisecond)
 			o.then = func(bool) {}
 			c.start(o)
@@ -87,7 +88,7 @@ func (w *World) recovered(since string) {
 // nameIn is an id of a topic that a shard holds.
 func (w *World) nameIn(topic string, id timer.ShardID, prefix string) string {
 	for i := 0; ; i++ {
-		if name := fmt.Sprint(prefix, i); timer.ShardOf(&timer.Topic{Name: topic}, name, w.swarm.shards) == id {
+		if name := fmt.Sprint(prefix, i); w.holderOf(&timer.Topic{Name: topic}, name) == id {
 			return name
 		}
 	}

@@ -97,8 +97,8 @@ func (l *markInLog) Snapshot(m record.Mark) error {
 // remembers checks after a start that the disk still holds the replicas.
 func (n *node) remembers() {
 	if n.reached == nil {
-		n.reached = make([]reached, n.w.swarm.shards+1)
-		n.restored = make([]restored, n.w.swarm.shards+1)
+		n.reached = make([]reached, 2*n.w.swarm.shards+1)
+		n.restored = make([]restored, 2*n.w.swarm.shards+1)
 	}
 	for i, had := range n.reached {
 		// without entries its creation may not have been on disk yet
@@ -109,7 +109,7 @@ func (n *node) remembers() {
 			n.w.violate("I10", "node %d: the log of group %d ends at entry %d after a start, but %d was applied before", n.id, i, p.Last, had.applied)
 		}
 	}
-	for i := range n.w.swarm.shards + 1 {
+	for i := range n.w.shards() + 1 {
 		id := timer.ShardID(i)
 		gave, p := n.votes[id], n.host.Progress(id)
 		if gave.replica != 0 && p.Replica == gave.replica && (p.HardTerm < gave.term || p.HardTerm == gave.term && p.Vote != gave.vote) {

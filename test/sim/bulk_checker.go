@@ -188,7 +188,7 @@ func (n *bulkID) onlyBy(s *sweep) bool {
 func (b *bulkChecker) look(w *World) (pending int64) {
 	b.looked = true
 	for _, id := range b.names {
-		n, at := b.ids[id], w.place(bulkTopic, id)
+		n, at := b.ids[id], w.holder(bulkTopic, id)
 		tbl := w.leader(at).host.Table(at)
 		op := &bulkOp{called: b.tick()}
 		n.note(op)
@@ -219,7 +219,7 @@ func (b *bulkChecker) heard(c *call) { b.ids[c.delivery.Job.ID].delivered = true
 
 func (b *bulkChecker) checkEnd(w *World) {
 	for _, id := range b.names {
-		n, at := b.ids[id], w.place(bulkTopic, id)
+		n, at := b.ids[id], w.holder(bulkTopic, id)
 		tbl := w.leader(at).host.Table(at)
 		now := tbl.Read(bulkTopic, id)
 		switch {

@@ -147,6 +147,10 @@ func (n *node) check() {
 // leads checks that a term has one leader (I7).
 func (n *node) leads(id timer.ShardID, term uint64) {
 	n.w.note(n, "leads", uint64(id), term, "")
+	if int(id) > n.w.shards() {
+		n.w.growing.born = int(id)
+		n.w.counts.Divided++
+	}
 	key := place{id, term}
 	if other, known := n.w.checker.replicas.leaders[key]; known && other != n.id {
 		n.w.violate("I7", "nodes %d and %d both lead group %d in term %d", other, n.id, id, term)
@@ -256,7 +260,7 @@ func (w *World) checkEnd() {
 		if len(known.lives) == 0 {
 			continue
 		}
-		group := known.lives[0].shard
+		group := w.holder(id.topic, id.id)
 		leader := w.leader(group)
 		table := leader.host.Table(group)
 		now := table.Read(id.topic, id.id)
@@ -271,7 +275,7 @@ func (w *World) checkEnd() {
 		if n.host == nil {
 			continue
 		}
-		for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+		for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 			if n.host.Progress(id).Replica == 0 {
 				continue
 			}

@@ -224,7 +224,7 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
 	b.answers.shown(w, t)
 	if r.Code == timer.CancelInFlight && t != nil {
-		b.attempts.cancelled(timerKey{o.shard, t.Seq}, t.Fence)
+		b.attempts.cancelled(keyOf(o.shard, t), t.Fence)
 	}
 	if o.claim() {
 		b.leases.answered(w, o, r)
@@ -253,7 +253,7 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 		if wrote == nil || wrote.dueMs != t.DueMs {
 			w.violate("I6", "timer %s is shown with payload %s and due %d, which no client wrote together", o.id, t.Payload, t.DueMs)
 		}
-		b.life(timerKey{o.shard, t.Seq}, id).know(w, t.Version, wrote)
+		b.life(keyOf(o.shard, t), id).know(w, t.Version, wrote)
 	}
 	b.history.answer(o, r, t, wrote)
 	if o.cmd == nil {
@@ -267,7 +267,7 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 		if t == nil {
 			w.violate("answer", "operation %d on %s is answered with code %d and no timer", o.number, o.id, r.Code)
 		}
-		l := b.life(timerKey{o.shard, t.Seq}, id)
+		l := b.life(keyOf(o.shard, t), id)
 		l.acked, l.newest = true, max(l.newest, t.Version)
 		if string(t.Payload) != o.write.payload {
 			w.violate("I1", "operation %d wrote %s, but its answer has %s", o.number, o.write.payload, t.Payload)
@@ -276,7 +276,7 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 		if t == nil {
 			w.violate("answer", "a cancel of %s is answered with no timer", o.id)
 		}
-		b.life(timerKey{o.shard, t.Seq}, id).prevented = true
+		b.life(keyOf(o.shard, t), id).prevented = true
 	}
 }
 
@@ -336,7 +336,7 @@ func (b *checker) started(c *call) {
 	if j.Job.Topic > plainTopics {
 		b.features.started(c)
 		if j.Job.Topic == reportTopic {
-			b.leases.handed(n, timerKey{j.Shard, j.Job.Seq}, j.Job.Fence, j.Job.ID, 0)
+			b.leases.handed(n, keyOfCall(j), j.Job.Fence, j.Job.ID, 0)
 		}
 		return
 	}
@@ -355,7 +355,7 @@ func (b *checker) started(c *call) {
 	if got := j.Job.Trace; got != nil && wrote.whole && (wrote.trace == nil || *got != *wrote.trace) {
 		w.violate("I2", "node %d delivers %s of %s with the trace %+v, it was written with %+v", n.id, j.Job.Payload, j.Job.ID, got, wrote.trace)
 	}
-	l := b.life(timerKey{j.Shard, j.Job.Seq}, id)
+	l := b.life(keyOfCall(j), id)
 	l.know(w, j.Job.Version, wrote)
 	if j.Job.Version < l.newest {
 		w.violate("I1", "node %d delivers version %d of %s, version %d was acknowledged", n.id, j.Job.Version, j.Job.ID, l.newest)
@@ -415,7 +415,7 @@ func (b *checker) delivered(c *call) {
 		return
 	}
 	w.counts.Delivered++
-	b.lives[timerKey{j.Shard, j.Job.Seq}].delivered++
+	b.lives[keyOfCall(j)].delivered++
 }
 
 // Bounds of a host's queues (I15), far above the needs of this load.

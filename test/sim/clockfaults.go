@@ -284,7 +284,7 @@ func (w *World) believedIn() time.Duration {
 // checkShardClocks checks every shard's clock, when nothing is wrong any more.
 func (w *World) checkShardClocks() {
 	for _, n := range w.nodes {
-		for id := timer.ShardID(1); n.host != nil && int(id) <= w.swarm.shards; id++ {
+		for id := timer.ShardID(1); n.host != nil && int(id) <= w.shards(); id++ {
 			if n.host.Progress(id).Replica == 0 {
 				continue
 			}
@@ -343,7 +343,7 @@ func (w *World) skippedAhead() (n int64) {
 		if k.topic != featureTopic || first == nil || first.every == 0 {
 			continue
 		}
-		id := w.place(k.topic, k.id)
+		id := w.holder(k.topic, k.id)
 		leader := w.leader(id)
 		if leader == nil {
 			continue

@@ -256,7 +256,7 @@ func (d *collecting) checkEnd(w *World) {
 				}
 			}
 		}
-		if now := w.leader(w.place(collectTopic, id)).host.Table(w.place(collectTopic, id)).Read(collectTopic, id); now != nil && !now.State.Over() {
+		if now := w.leader(w.holder(collectTopic, id)).host.Table(w.holder(collectTopic, id)).Read(collectTopic, id); now != nil && !now.State.Over() {
 			w.violate("I14", "timer %s is in state %d, expected an ended timer", id, now.State)
 		}
 	}

@@ -96,7 +96,7 @@ func (c *consumer) got(n *node, lasts time.Duration, list []timer.PulledTimer, e
 	}
 	for i := range list {
 		t := &list[i]
-		c.plan(receipt{pullTopic, t.Timer.ID, t.Shard, t.Handle, t.Timer.Seq, t.Timer.Fence}, lasts)
+		c.plan(receipt{pullTopic, t.Timer.ID, keyOf(t.Shard, t.Timer).shard, t.Handle, t.Timer.Seq, t.Timer.Fence}, lasts)
 	}
 }
 
@@ -142,8 +142,8 @@ func (c *consumer) plan(r receipt, lasts time.Duration) {
 // accepted makes a receiver that answered 202 report later, or never.
 func (g *topicWorkloads) accepted(c *call) {
 	j := &c.delivery
-	g.w.checker.leases.lease(timerKey{j.Shard, j.Job.Seq}).topic = reportTopic
-	g.consumers[0].plan(receipt{reportTopic, j.Job.ID, j.Shard, j.Job.Handle, j.Job.Seq, j.Job.Fence}, consumerLease)
+	g.w.checker.leases.lease(keyOfCall(j)).topic = reportTopic
+	g.consumers[0].plan(receipt{reportTopic, j.Job.ID, keyOfCall(j).shard, j.Job.Handle, j.Job.Seq, j.Job.Fence}, consumerLease)
 }
 
 // say sends an ack, nack or extension of a lease.

@@ -172,7 +172,7 @@ func (b *contentChecker) heard(c *call) {
 
 func (b *contentChecker) checkEnd(w *World) {
 	for _, id := range b.names {
-		n, at := b.ids[id], w.place(contentTopic, id)
+		n, at := b.ids[id], w.holder(contentTopic, id)
 		if n.cancels > 0 {
 			continue
 		}

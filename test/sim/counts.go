@@ -12,6 +12,7 @@ type Counts struct {
 	// calls; calls answered 200; further calls of a timer whose last call was answered 200
 	Started, Delivered, Twice int
 	Crashes, Pauses           int
+	Divided                   int // shards that have become two
 	Elections                 int
 	// assignments completed after the first; snapshots installed from a peer
 	Moves, Installed      int

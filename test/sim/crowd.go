@@ -272,7 +272,7 @@ func (d *crowd) pull(n *node, topic timer.TopicID) {
 func (d *crowd) handed(n *node, list []timer.PulledTimer) {
 	for i := range list {
 		t := &list[i]
-		d.w.checker.attempts.begun(n, timerKey{t.Shard, t.Timer.Seq}, t.Timer.Fence, t.Timer.ID)
+		d.w.checker.attempts.begun(n, keyOf(t.Shard, t.Timer), t.Timer.Fence, t.Timer.ID)
 	}
 }
 

@@ -59,7 +59,7 @@ func (w *World) strikeFounder(moved, leaving *int) {
 	late.stop(true)
 	w.setState(leader, late, ring.NodeDraining)
 	w.after(w.chance.between(500*time.Millisecond, 4*time.Second), func() {
-		for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+		for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 			row, _ := leader.state.Row(id)
 			*moved += int(b2u(row.Epoch > 1))
 			*leaving += int(b2u(slices.ContainsFunc(row.Leaving, func(r ring.Replica) bool { return r.Node == late.id })))

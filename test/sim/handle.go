@@ -25,7 +25,7 @@ func (n *node) handle(o *operation) (timer.Result, *timer.Timer, error) {
 			n.mustKnow(w.topics[o.topic-1], made, err)
 			return timer.Result{}, nil, err
 		}
-		ops := []timer.Op{{Shard: o.shard, Brief: true, Command: o.command()}}
+		ops := []timer.Op{n.claimOf(o.topic, o.id, o.command())}
 		n.router.DoAll(ctx, ops)
 		return ops[0].Result, nil, ops[0].Err
 	}
@@ -39,10 +39,10 @@ func (n *node) handle(o *operation) (timer.Result, *timer.Timer, error) {
 		w.violate("topic", "node %d has topic %s as number %d and timer %s in shard %d, expected number %d and shard %d", n.id, name, t.ID, o.id, at, o.topic, o.shard)
 	}
 	if o.cmd == nil {
-		found, err := n.router.Timer(ctx, o.shard, t.ID, o.id)
+		found, err := n.router.Timer(ctx, n.shardOf(t, o.id), t.ID, o.id)
 		return timer.Result{}, found, err
 	}
-	r, err := n.router.Do(ctx, o.shard, o.command(), false)
+	r, err := n.router.Do(ctx, n.shardOf(t, o.id), o.command(), false)
 	return r, r.Timer, err
 }
 
@@ -65,7 +65,7 @@ func (n *node) handOut(asked, lasts time.Duration, list []timer.PulledTimer) {
 	w, b := n.w, n.w.checker
 	for i := range list {
 		t := &list[i]
-		k := timerKey{t.Shard, t.Timer.Seq}
+		k := keyOf(t.Shard, t.Timer)
 		w.counts.Taken++
 		w.note(n, "hand out", uint64(t.Shard), t.Timer.Fence, t.Timer.ID)
 		l := b.leases.lease(k)

@@ -53,7 +53,7 @@ func TestNodeWithoutTheKeyLeadsNothing(t *testing.T) {
 
 // ledBy counts the groups that a machine leads.
 func (w *World) ledBy(n *node) (groups int) {
-	for id := range w.swarm.shards + 1 {
+	for id := range w.shards() + 1 {
 		groups += int(b2u(n.host.Leads(timer.ShardID(id))))
 	}
 	return groups

@@ -125,10 +125,12 @@ func (b *leaseChecker) held(topic timer.TopicID, now time.Duration) (n int, firs
 func (b *leaseChecker) checkEnd(w *World) {
 	for _, k := range b.names {
 		l := b.timers[k]
-		leader := w.leader(k.shard)
-		table := leader.host.Table(k.shard)
-		now := table.Read(l.topic, l.id)
-		if l.topic != pullTopic || now == nil || now.Seq != k.seq {
+		if l.topic != pullTopic {
+			continue
+		}
+		at := w.holder(l.topic, l.id)
+		now := w.leader(at).host.Table(at).Read(l.topic, l.id)
+		if now == nil || keyOf(at, now) != k {
 			continue
 		}
 		switch {

@@ -49,14 +49,16 @@ func (w *World) live() {
 	if !w.swarm.early {
 		w.after(0, w.nemesis)
 	}
+	w.grow()
 	w.pass(w.swarm.safety)
 	w.conclude()
 }
 
 // conclude heals the cluster and checks that it serves and has lost nothing.
 func (w *World) conclude() {
-	healed := w.now
 	w.heal()
+	w.growOut()
+	healed := w.now
 	fired := w.probe(healed + w.believed)
 	w.resumeAll()
 	w.keys.done()
@@ -141,7 +143,7 @@ func (w *World) found() {
 
 // serving reports whether every group has a leader that serves.
 func (w *World) serving() bool {
-	for id := range w.swarm.shards + 1 {
+	for id := range w.shards() + 1 {
 		if w.leader(timer.ShardID(id)) == nil {
 			return false
 		}
@@ -279,7 +281,7 @@ const probeTopic timer.TopicID = 17
 func (w *World) probe(healed time.Duration) (fired func() bool) {
 	prover := &client{w: w, number: len(w.clients)}
 	var keys []idKey
-	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 		key := idKey{probeTopic, w.nameIn(probeName, id, probeName)}
 		keys = append(keys, key)
 		w.probeIn(prover, id, key.id, healed)
@@ -299,7 +301,7 @@ func (w *World) probe(healed time.Duration) (fired func() bool) {
 // probeIn adds a timer, again and again until an add succeeds. If the process that was asked has
 // ended, it does not wait for the answer.
 func (w *World) probeIn(c *client, id timer.ShardID, name string, healed time.Duration) {
-	o := &operation{number: w.checker.nextOp(), topic: probeTopic, id: name, shard: id}
+	o := &operation{number: w.checker.nextOp(), topic: probeTopic, id: name, shard: w.place(probeTopic, name)}
 	w.fill(o, timer.Add, 50*time.Millisecond)
 	o.then = func(ok bool) {
 		if !ok && w.now-healed < healLimit {
@@ -350,7 +352,7 @@ func (w *World) drain() {
 // So the bound is a second for each waiting timer of the leader that has the most.
 func (w *World) rationed() (longest time.Duration) {
 	byNode := map[*node]int64{}
-	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 		if leader := w.leader(id); leader != nil {
 			table := leader.host.Table(id)
 			byNode[leader] += table.Counts(fewTopic).Scheduled + table.Counts(pacedTopic).Scheduled + table.Counts(rankedTopic).Scheduled + table.Counts(briefTopic).Scheduled
@@ -365,7 +367,7 @@ func (w *World) rationed() (longest time.Duration) {
 
 // leftWhere lists the shards and topics of the timers that have not ended.
 func (w *World) leftWhere() (text string) {
-	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 		leader := w.leader(id)
 		if leader == nil {
 			text += fmt.Sprintf(" shard %d has no leader;", id)
@@ -383,7 +385,7 @@ func (w *World) leftWhere() (text string) {
 
 // left counts the timers that have not ended.
 func (w *World) left() (n int64) {
-	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 		leader := w.leader(id)
 		if leader == nil {
 			return 1
@@ -399,7 +401,7 @@ func (w *World) left() (n int64) {
 
 // remaining prints some of the timers that have not ended, and the clocks.
 func (w *World) remaining() (text string) {
-	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 		leader := w.leader(id)
 		if leader == nil {
 			continue
@@ -459,7 +461,7 @@ func (w *World) describe() string {
 			}
 			continue
 		}
-		for id := range w.swarm.shards + 1 {
+		for id := range w.shards() + 1 {
 			if p := n.host.Progress(timer.ShardID(id)); p.Replica != 0 {
 				_, s := n.host.Inspect(timer.ShardID(id))
 				text += fmt.Sprintf("\nnode %d group %d: %+v leader %d voters %x learners %x joint %v behind %v", n.id, id, p, s.Leader, s.Voters, s.Learners, s.Joint, s.Behind)

@@ -96,7 +96,7 @@ func (b *mergeChecker) answered(w *World, o *operation, r timer.Result, t *timer
 // firstAdd compares the first add in an answer with the one known before the operation began. An
 // operation that began earlier may have been decided before that and answered late.
 func (b *mergeChecker) firstAdd(w *World, o *operation, r timer.Result, t *timer.Timer) {
-	key := timerKey{o.shard, t.Seq}
+	key := keyOf(o.shard, t)
 	first, known := b.first[key]
 	switch {
 	case t.State == timer.Leased || t.Successor: // a successor begins anew
@@ -142,12 +142,12 @@ func (b *mergeChecker) started(c *call) {
 		w.violate(m.rule, "node %d begins an attempt of %s under fence %d, which %s ended under fence %d", c.node.id, j.Payload, j.Fence, m.by, m.fence)
 	}
 	b.debounced(w, c.delivery.Shard, j.Payload, j.DueMs, j.CreatedMs)
-	b.first[timerKey{c.delivery.Shard, j.Seq}] = nil
+	b.first[keyOfCall(&c.delivery)] = nil
 }
 
 func (b *mergeChecker) checkEnd(w *World) {
 	for _, k := range b.names {
-		n, table := b.ids[k], w.leader(w.place(k.topic, k.id)).host.Table(w.place(k.topic, k.id))
+		n, table := b.ids[k], w.leader(w.holder(k.topic, k.id)).host.Table(w.holder(k.topic, k.id))
 		for _, m := range b.byID[k.id] {
 			if m.acked && m.alone && m.call == n.calls && len(m.over) == 0 {
 				w.violate("I1", "%s was acknowledged and no later operation used %s, but it was never delivered", m.payload, k.id)

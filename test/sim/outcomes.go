@@ -106,7 +106,7 @@ func (d *outcomes) pick() *operation {
 func (d *outcomes) checkEnd(w *World) {
 	d.ends(w, func(*featureID, idKey, *timer.Timer) {})
 	for _, k := range d.names {
-		n, at := d.ids[k], w.place(k.topic, k.id)
+		n, at := d.ids[k], w.holder(k.topic, k.id)
 		now := w.leader(at).host.Table(at).Read(k.topic, k.id)
 		if n.first == nil || now == nil {
 			continue
@@ -124,7 +124,7 @@ func (d *outcomes) checkEnd(w *World) {
 			w.violate("outcomes", "%d outcomes of timer %s were called for, which is in state %d; expected %d", got, k.id, now.State, want)
 		}
 	}
-	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.shards(); id++ {
 		if n := w.leader(id).host.Table(id).Counts(d.made); n.Scheduled+n.Leased+n.Dead > 0 {
 			w.violate("outcomes", "of the outcomes in shard %d %d are not done", id, n.Scheduled+n.Leased+n.Dead)
 		}
@@ -151,7 +151,7 @@ func (b outcomeChecker) mayStart(c *call, tbl *table.Table) {
 	var p outcomePayload
 	err := json.Unmarshal(j.Payload, &p)
 	shard, seq, _, ok := timer.ParseUID(p.Timer.UID)
-	if err != nil || !ok || b.ids[idKey{b.ending, p.Timer.ID}] == nil || p.Timer.Topic != w.topics[b.ending-1] || p.Timer.State != p.Outcome || shard != c.delivery.Shard {
+	if err != nil || !ok || b.ids[idKey{b.ending, p.Timer.ID}] == nil || p.Timer.Topic != w.topics[b.ending-1] || p.Timer.State != p.Outcome || w.family(shard) != w.family(c.delivery.Shard) {
 		w.violate("outcomes", "node %d calls for %s: %s", c.node.id, j.ID, j.Payload)
 	}
 	if now := tbl.Read(b.ending, p.Timer.ID); now != nil && now.Seq == seq && fmt.Sprint(now.State == timer.Done, now.State == timer.Dead) != fmt.Sprint(p.Outcome == "done", p.Outcome == "dead") {

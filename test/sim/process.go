@@ -208,7 +208,7 @@ func (n *node) open() {
 	})
 	n.topics = route.NewTopics(n.router, n.state.Topics, n.member)
 	n.self.SetMember(n.member)
-	n.checked = make([]checkedGroup, w.swarm.shards+1)
+	n.checked = make([]checkedGroup, 2*w.swarm.shards+1)
 	n.remembers()
 	n.every(time.Second, n.housekeep)
 	ctx := n.tasks.ctx
@@ -225,7 +225,7 @@ func (n *node) open() {
 func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State) shard.Config {
 	w := n.w
 	cfg := shard.Config{
-		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: table.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
+		Shards: id.Shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: table.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
 		FS: disk, Dir: dataDir, Clock: turnClock{n.keeper, n}, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones, Describe: timers.Outcomes(),
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler),

@@ -33,7 +33,9 @@ func (s *swarm) profile(c chance, want string) {
 }
 
 // isProfile reports whether there is such a kind.
-func isProfile(name string) bool { return name == crowded || slices.Contains(profiles, name) }
+func isProfile(name string) bool {
+	return name == crowded || name == grows || slices.Contains(profiles, name)
+}
 
 // unsteady changes leaders again and again while leases run: short pauses, cuts of leaders,
 // leadership transfers, long calls.

@@ -39,15 +39,16 @@ const (
 
 func (b *rankChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	b.featureChecker.answered(w, o, r, t)
-	n := w.leader(o.shard)
+	at := w.holder(o.topic, o.id)
+	n := w.leader(at)
 	b.waiting += int(b2u(r.Code == timer.Created))
 	if r.Code != timer.Created || n == nil || n.host == nil {
 		return
 	}
-	tbl := n.host.Table(o.shard)
+	tbl := n.host.Table(at)
 	h, ok := tbl.Lookup(o.topic, o.id)
 	if d := tbl.Due(h); ok && d.Seq == t.Seq && d.State == timer.Scheduled && d.Fence == 0 {
-		b.lines[o.shard] = append(b.lines[o.shard], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.believes(), d.Rev})
+		b.lines[at] = append(b.lines[at], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.believes(), d.Rev})
 	}
 }
 

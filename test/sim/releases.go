@@ -94,7 +94,7 @@ func (n *node) upgrade() {
 
 // hasStopped reports whether one of the groups is stopped.
 func (n *node) hasStopped() bool {
-	for id := range n.w.swarm.shards + 1 {
+	for id := range n.w.shards() + 1 {
 		if n.host.Progress(timer.ShardID(id)).Stopped != nil {
 			return true
 		}
@@ -131,7 +131,7 @@ func (w *World) upgradeAll() {
 		w.violate("versions", "all nodes run the newest release, but cannot finalize the upgrade: level %d, %v", w.agreedLevel(), w.refusal)
 	}
 	compared := func() bool {
-		for id := range w.swarm.shards + 1 {
+		for id := range w.shards() + 1 {
 			leader := w.leader(timer.ShardID(id))
 			if leader == nil {
 				return false

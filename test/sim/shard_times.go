@@ -10,7 +10,8 @@ import (
 // check knows which operations a wrong clock has touched. A leader is asked after each of its
 // turns, and a shard's own clock after each entry.
 type shardTimes struct {
-	shards []shardTime // by group
+	shards  []shardTime // by group
+	founded int         // shards, of which each may have a child; 0: none has
 }
 
 // shardTime is the record of one shard.
@@ -51,6 +52,16 @@ func (s *shardTimes) of(id timer.ShardID) *shardTime {
 		s.shards = append(s.shards, shardTime{open: map[uint64]int{}})
 	}
 	return &s.shards[id]
+}
+
+// all returns the records of a shard and of its child.
+func (s *shardTimes) all(id timer.ShardID) []*shardTime {
+	list := []*shardTime{s.of(id)}
+	if s.founded > 0 {
+		s.of(id + timer.ShardID(s.founded)) // it may move the others
+		list = []*shardTime{s.of(id), s.of(id + timer.ShardID(s.founded))}
+	}
+	return list
 }
 
 // led records a leader's clock, or that a node does not lead the shard.
@@ -109,9 +120,11 @@ func (t *shardTime) least(from, to time.Duration) int64 {
 
 // off is the greatest error of a shard's time in a period, behind and ahead; 0: it was right.
 func (s *shardTimes) off(id timer.ShardID, from, to time.Duration) (behind, ahead time.Duration) {
-	for _, w := range s.of(id).wrong {
-		if w.to >= from && w.from <= to {
-			behind, ahead = min(behind, w.off), max(ahead, w.off)
+	for _, t := range s.all(id) {
+		for _, w := range t.wrong {
+			if w.to >= from && w.from <= to {
+				behind, ahead = min(behind, w.off), max(ahead, w.off)
+			}
 		}
 	}
 	return behind, ahead
@@ -120,21 +133,26 @@ func (s *shardTimes) off(id timer.ShardID, from, to time.Duration) (behind, ahea
 // shown is the earliest and the latest time that the shard's clocks have shown in a period.
 func (s *shardTimes) shown(id timer.ShardID, from, to time.Duration) (first, last int64) {
 	low, high := from, to
-	for _, w := range s.of(id).wrong {
-		if w.to >= from && w.from <= to {
-			low, high = min(low, max(from, w.from)+w.off), max(high, min(to, w.to)+w.off)
+	for _, t := range s.all(id) {
+		for _, w := range t.wrong {
+			if w.to >= from && w.from <= to {
+				low, high = min(low, max(from, w.from)+w.off), max(high, min(to, w.to)+w.off)
+			}
 		}
 	}
 	return epochMs + low.Milliseconds(), epochMs + high.Milliseconds()
 }
 
 // backs are the setbacks of a shard's clock since a moment.
-func (s *shardTimes) backs(id timer.ShardID, since time.Duration) []clockBack {
-	list := s.of(id).backs
-	for len(list) > 0 && list[0].at < since {
-		list = list[1:]
+func (s *shardTimes) backs(id timer.ShardID, since time.Duration) (all []clockBack) {
+	for _, t := range s.all(id) {
+		list := t.backs
+		for len(list) > 0 && list[0].at < since {
+			list = list[1:]
+		}
+		all = append(all, list...)
 	}
-	return list
+	return all
 }
 
 // Finished timers (docs/ARCHITECTURE.md): how long they are kept, and by how much their recorded

@@ -145,12 +145,12 @@ func (b *attemptChecker) started(c *call) {
 	if j.Attempts > p.MaxAttempts {
 		w.violate("I17", "node %d makes attempt %d of %s, the limit is %d", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
 	}
-	b.begun(c.node, timerKey{c.delivery.Shard, j.Seq}, j.Fence, j.ID)
+	b.begun(c.node, keyOfCall(&c.delivery), j.Fence, j.ID)
 	key := spentKey{j.Topic, j.Seq, j.Fence, j.Handle}
 	b.calls[key] = append(b.calls[key], c)
 	b.paced(c)
-	w.checker.successes.started(b.last[timerKey{c.delivery.Shard, j.Seq}], c)
-	b.last[timerKey{c.delivery.Shard, j.Seq}] = c
+	w.checker.successes.started(b.last[keyOfCall(&c.delivery)], c)
+	b.last[keyOfCall(&c.delivery)] = c
 	if j.Topic != sickTopic {
 		return
 	}
@@ -170,11 +170,11 @@ func (b *attemptChecker) started(c *call) {
 // about the attempt before.
 func (b *attemptChecker) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
-	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
+	before := b.last[keyOfCall(&c.delivery)]
 	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Attempts != before.delivery.Job.Attempts+1 {
 		return
 	}
-	tbl := c.node.host.Table(c.delivery.Shard)
+	tbl := c.node.host.Table(c.node.holderAt(&c.delivery))
 	firedMs, next := before.wallMs, before.nextMs
 	backs := w.checker.times.backs(c.delivery.Shard, before.judged)
 	for _, b := range backs {
@@ -249,8 +249,9 @@ func (b *attemptChecker) spent(n *node, topic timer.TopicID, out *table.Outcome)
 
 // keeps records whether the decision about a call's retry has reached its shard's table.
 func (c *call) keeps(h timer.Handle, wait time.Duration) {
-	w, id, next := c.node.w, c.delivery.Shard, c.nextMs
+	w, next := c.node.w, c.nextMs
 	w.after(wait, func() {
+		id := w.holder(c.delivery.Job.Topic, c.delivery.Job.ID)
 		if leader := w.leader(id); leader != nil && c.nextMs == next {
 			d := leader.host.Table(id).Due(h)
 			c.kept = d.Seq == c.delivery.Job.Seq && d.State == timer.Scheduled && d.FiredMs == c.wallMs && d.NextMs == next
@@ -282,7 +283,8 @@ func (b *attemptChecker) checkEnd(w *World) {
 		if !t.acked {
 			continue
 		}
-		tbl := w.leader(t.shard).host.Table(t.shard)
+		at := w.holder(sickTopic, id)
+		tbl := w.leader(at).host.Table(at)
 		switch now := tbl.Read(sickTopic, id); {
 		case now == nil && w.mayBeForgotten(t.shard, t.since, true):
 		case now == nil:

@@ -53,7 +53,7 @@ func (s *successChecker) look(w *World) {
 
 // settles updates the call's reach and reports whether its lease has ended.
 func (c *call) settles() bool {
-	w, id, r := c.node.w, c.delivery.Shard, &c.reach
+	w, id, r := c.node.w, c.node.w.holder(c.delivery.Job.Topic, c.delivery.Job.ID), &c.reach
 	leader := w.leader(id)
 	if leader == nil {
 		*r = reach{}

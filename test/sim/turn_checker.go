@@ -72,7 +72,7 @@ func (b *turnChecker) started(c *call) {
 func (b *turnChecker) handed(n *node, asked time.Duration, list []timer.PulledTimer) {
 	for i := range list {
 		t := &list[i]
-		k, until := timerKey{t.Shard, t.Timer.Seq}, asked+consumerLease
+		k, until := keyOf(t.Shard, t.Timer), asked+consumerLease
 		b.w.counts.Taken++
 		b.w.note(n, "hand out", uint64(t.Shard), t.Timer.Fence, t.Timer.ID)
 		b.w.checker.attempts.begun(n, k, t.Timer.Fence, t.Timer.ID)

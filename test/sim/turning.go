@@ -182,12 +182,12 @@ func (t *turning) say(v *timer.PulledTimer) {
 	case d < 3 && !t.ended:
 		kind = timer.NackLease
 	}
-	id, key := v.Timer.ID, timerKey{v.Shard, v.Timer.Seq}
+	id, key := v.Timer.ID, keyOf(v.Shard, v.Timer)
 	t.w.after(after, func() {
 		t.w.checker.turned.said(key, id, kind)
 		t.w.operator(t.w.inUse(t.chance), func(ctx context.Context, n *node) error {
 			c := claim
-			ops := []timer.Op{{Shard: key.shard, Brief: true, Command: &timer.Command{Kind: kind, Topic: turnedTopic, Claim: &c}}}
+			ops := []timer.Op{n.claimOf(turnedTopic, id, &timer.Command{Kind: kind, Topic: turnedTopic, Claim: &c})}
 			n.router.DoAll(ctx, ops)
 			return ops[0].Err
 		}, func(error) {})

@@ -66,7 +66,7 @@ func (n *node) lookOnce() view {
 
 // ledHere are the timer shards that the process leads.
 func (n *node) ledHere() (ids []timer.ShardID) {
-	for id := timer.ShardID(1); int(id) <= n.w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= n.w.shards(); id++ {
 		if p := n.host.Progress(id); p.Leads && p.Serves {
 			ids = append(ids, id)
 		}
@@ -104,7 +104,7 @@ func (n *node) look(mine []timer.ShardID) view {
 		}
 	}
 	all := true
-	for id := timer.ShardID(1); int(id) <= n.w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= n.w.shards(); id++ {
 		all = all && slices.Contains(led, id)
 	}
 	for _, id := range known {

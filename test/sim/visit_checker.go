@@ -56,7 +56,7 @@ func (f *featureChecker) ends(w *World, dead func(n *featureID, k idKey, now *ti
 		if n.first == nil {
 			continue
 		}
-		tbl, _ := w.leader(w.place(k.topic, k.id)).host.Inspect(w.place(k.topic, k.id))
+		tbl, _ := w.leader(w.holder(k.topic, k.id)).host.Inspect(w.holder(k.topic, k.id))
 		now := tbl.Read(k.topic, k.id)
 		w.stamped(now)
 		switch {

@@ -92,6 +92,7 @@ type World struct {
 	merging        *merging
 	collecting     *collecting
 	turning        *turning
+	growing        growing
 	makers         *topicMakers
 	crowd          *crowd
 	windowed       *windowed
@@ -203,6 +204,9 @@ func newWorld(cfg Config) *World {
 	w.crowd.judge(w.checker)
 	if w.turning = w.drawTurning(); w.turning.on {
 		w.checker.judgeTurns(w)
+	}
+	if cfg.script == nil {
+		w.drawGrowing()
 	}
 	if cfg.Change != nil {
 		cfg.Change(&w.swarm)

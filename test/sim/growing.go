@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"cmp"
+	"time"
+
+	"carillon/shard/scheduler"
+	"carillon/timer"
+)
+
+// One run in eight doubles the number of its shards, at a moment of the first phase. The product
+// does all that: its meta group, controller, routing and hosts. Clients and judges name a timer by
+// the shard that gave its number, which moves with it; where it is by now is holder.
+
+// growing is the doubling of a run.
+type growing struct {
+	chance chance
+	on     bool
+	born   int // the last shard that had a leader
+}
+
+func (w *World) drawGrowing() {
+	w.growing.chance = newChance(w.cfg.Seed, 67)
+	w.growing.on = w.growing.chance.IntN(8) == 0 || w.cfg.Profile == grows
+}
+
+// grows is the profile in which every run doubles.
+const grows = "growing"
+
+// grow begins the doubling at a drawn moment.
+func (w *World) grow() {
+	if g := &w.growing; g.on {
+		w.checker.times.founded = w.swarm.shards
+		w.after(g.chance.between(time.Second, w.swarm.safety*3/4), w.askToGrow)
+	}
+}
+
+// askToGrow asks a node, again and again, until there are twice as many shards.
+func (w *World) askToGrow() {
+	if w.grown() {
+		return
+	}
+	if n := w.anyUpOf(w.growing.chance); n != nil && n.member != nil {
+		w.note(n, "grow", uint64(w.swarm.shards), 0, "")
+		n.tasks.Go(func() {
+			_ = n.member.SetShards(n.tasks.ctx, 2*w.swarm.shards) // it is asked again
+		})
+	}
+	w.after(w.growing.chance.between(500*time.Millisecond, 2*time.Second), w.askToGrow)
+}
+
+// anyUpOf draws a node with a running process.
+func (w *World) anyUpOf(c chance) *node {
+	var there []*node
+	for _, n := range w.nodes {
+		if n.host != nil && !n.paused && !n.gone {
+			there = append(there, n)
+		}
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	return there[c.IntN(len(there))]
+}
+
+// grown reports whether a node knows of twice as many shards.
+func (w *World) grown() bool {
+	for _, n := range w.nodes {
+		if n.state != nil && n.state.Shards().Now > w.swarm.shards {
+			return true
+		}
+	}
+	return false
+}
+
+// shards is up to which shard there is one by now.
+func (w *World) shards() int { return max(w.swarm.shards, w.growing.born) }
+
+// growOut waits until all shards are divided.
+func (w *World) growOut() {
+	if !w.growing.on || w.passUntil(growLimit, w.divided) {
+		return
+	}
+	w.violate("growth", "%s after the repair not all shards are divided: %s", growLimit, w.describe())
+}
+
+// growLimit is how soon a healed cluster has divided all its shards.
+const growLimit = 2 * time.Minute
+
+// divided reports whether all shards are divided, and have dropped what has left them.
+func (w *World) divided() bool {
+	for id := timer.ShardID(1); int(id) <= 2*w.swarm.shards; id++ {
+		n := w.leader(id)
+		if n == nil {
+			return false
+		}
+		if t := n.host.Table(id); t.DividedOf() != 2*w.swarm.shards || t.Leaving() {
+			return false
+		}
+	}
+	return true
+}
+
+// holder is the shard that has a timer now.
+func (w *World) holder(topic timer.TopicID, id string) timer.ShardID {
+	return w.holderOf(&timer.Topic{ID: topic, Name: w.topics[topic-1]}, id)
+}
+
+func (w *World) holderOf(t *timer.Topic, id string) timer.ShardID {
+	at := timer.ShardOf(t, id, w.swarm.shards)
+	if w.growing.on {
+		if n := w.leader(at); n != nil {
+			if of := n.host.Table(at).DividedOf(); of != 0 {
+				return timer.ShardOf(t, id, of)
+			}
+		}
+	}
+	return at
+}
+
+// holderAt is the shard that has a call's timer, as the replicas of a node know.
+func (n *node) holderAt(j *scheduler.Delivery) timer.ShardID {
+	t := n.host.Table(j.Shard)
+	if t == nil || t.DividedOf() == 0 || j.Topic == nil {
+		return j.Shard
+	}
+	return timer.ShardOf(j.Topic, j.Job.ID, t.DividedOf())
+}
+
+// keyOf names a timer by the shard that gave its number. shard is the one that was asked for it, in
+// a cluster that does not grow.
+func keyOf(shard timer.ShardID, t *timer.Timer) timerKey {
+	return timerKey{cmp.Or(t.Origin, shard), t.Seq}
+}
+
+func keyOfCall(j *scheduler.Delivery) timerKey {
+	return timerKey{cmp.Or(j.Job.Origin, j.Shard), j.Job.Seq}
+}
+
+// shardOf is the shard of a timer by the number with which a node counts.
+func (n *node) shardOf(t *timer.Topic, id string) timer.ShardID {
+	of, _, _ := n.member.Shards()
+	return timer.ShardOf(t, id, of)
+}
+
+// claimOf is an update of a lease, sent as the product sends that of a receipt.
+func (n *node) claimOf(topic timer.TopicID, id string, cmd *timer.Command) timer.Op {
+	place := n.router.PlaceOf(topic, id)
+	if place == 0 { // the node does not know the topic yet
+		return timer.Op{Shard: n.w.place(topic, id), Brief: true, Command: cmd}
+	}
+	of, _, _ := n.member.Shards()
+	return timer.Op{Shard: timer.ShardID(1 + (place-1)%uint64(of)), Place: place, Brief: true, Command: cmd}
+}
+
+// family is the shard that a shard was divided from, or itself.
+func (w *World) family(id timer.ShardID) timer.ShardID {
+	return 1 + (id-1)%timer.ShardID(w.swarm.shards)
+}
