@@ -56,6 +56,9 @@ func (m *Member) followShards(ctx context.Context) bool {
 	if want.Now == 0 || want == have.Shards && have.steady {
 		return true
 	}
+	if want.Now < m.Identity().Shards {
+		return true // after a start its copy can be older than what it has stored
+	}
 	if id := m.Identity(); id.Shards != want.Now {
 		err := m.Change(func(id *Identity) { id.Shards, id.FirstShards = want.Now, want.First })
 		if err != nil {
