@@ -65,7 +65,7 @@ type joined struct{ *replica }
 func (j joined) handle(*worker) { j.join() }
 
 // Shards returns for how many timer shards there is room.
-func (h *Host) Shards() int { return int(h.known.Load()) }
+func (h *Host) Shards() int { return len(h.all()) - 1 }
 
 // resolve returns the group that answers here for a shard: another one if the shard is yet to be
 // divided from that.

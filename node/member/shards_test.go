@@ -126,3 +126,19 @@ func TestStartWhileShardsDouble(t *testing.T) {
 		t.Fatal(now, first, steady)
 	}
 }
+
+// TestStoredNumberOfShardsNeverShrinks: after a start a node's copy of the meta group's state can be
+// older than what the process before had stored, and had records of in its log. Found by the
+// simulator.
+func TestStoredNumberOfShardsNeverShrinks(t *testing.T) {
+	m, h := grower(t)
+	if err := h.fsys.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Change(func(id *Identity) { id.Shards, id.FirstShards = 4, 2 }); err != nil {
+		t.Fatal(err)
+	}
+	if !m.followShards(t.Context()) || len(h.said) != 0 || m.Identity().Shards != 4 {
+		t.Errorf("its host is told %q, and %d are stored", h.said, m.Identity().Shards)
+	}
+}
