@@ -339,3 +339,34 @@ func TestNoReplicaBeforeTheNodeGrows(t *testing.T) {
 		}
 	})
 }
+
+// TestTimersAddedMeanwhileLeave: timers that are added after the leader has looked at the slots, and
+// before it proposes the entry, go where they belong.
+func TestTimersAddedMeanwhileLeave(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		var names []string
+		for i := range 20 {
+			names = append(names, fmt.Sprint("a", i))
+			d.add(names[i], time.Hour)
+		}
+		d.host.Grow(2, 1)
+		s := d.host.shard(1)
+		s.division.rows = []Assignment{d.child}
+		s.division.child = d.child
+		for !s.division.ready {
+			s.division.lookForHalf()
+		}
+		for i := range 20 { // in the entry before
+			name := fmt.Sprint("b", i)
+			names = append(names, name)
+			at := d.shardOfID(name, 2)
+			s.waiting = append(s.waiting, &op{shard: s, asked: at, deadline: d.clock.mono + time.Hour,
+				cmd: &timer.Command{Kind: timer.Add, Topic: 1, ID: name, Spec: &timer.Spec{DueMs: d.clock.wallMs + 3_600_000}}})
+		}
+		s.division.ready = false
+		s.propose()
+		s.division.ready = true
+		d.begin()
+		d.wants(names, nil)
+	})
+}
