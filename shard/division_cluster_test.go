@@ -1,14 +1,12 @@
 package shard
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -280,6 +278,3 @@ func TestClusterMakesNoCallAgain(t *testing.T) {
 		}
 	})
 }
-
-var _ = errors.Is
-var _ = table.HashVersion

@@ -161,7 +161,7 @@ func TestDividedTableGoesOnAsTwo(t *testing.T) {
 			}
 			// The second doubling: a grandchild has numbers of both.
 			last := c.model.seq
-			d := &modelHarness{t: t, pick: g.pick, model: c.divide(32), now: c.now, id: 31}
+			grandchild := c.divide(32)
 			table, err := LoadChild(15, 31, bytes.NewReader(birth(c.table)))
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +171,7 @@ func TestDividedTableGoesOnAsTwo(t *testing.T) {
 					t.Errorf("number %d is of shard %d, want %d", seq, got, want)
 				}
 			}
-			for _, x := range d.model.all {
+			for _, x := range grandchild.all {
 				if m := table.Copy(x.handle); m == nil || m.ID != x.ID || m.Seq != x.Seq {
 					t.Errorf("handle %d is %+v, want %q", x.handle, m, x.ID)
 				}
