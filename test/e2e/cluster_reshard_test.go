@@ -497,3 +497,33 @@ func TestClusterReshardingWithoutANode(t *testing.T) {
 	}
 	c.checkKept(t, "kept", kept)
 }
+
+// TestClusterReshardingAsNodesComeAndGo: while shards double twice a node joins, and another is
+// drained. Both are done, and the new shards are spread over the nodes that stay.
+func TestClusterReshardingAsNodesComeAndGo(t *testing.T) {
+	needTime(t)
+	members := loopbackMembers(t, 4)
+	c := foundOf(t, reshardFrom, 3, members[:3])
+	kept := c.keepTimers(t, "kept", 0, reshardKept)
+	lists := c.watchListing(t, "kept", len(kept))
+	c.eventually(t, "POST", "/v1/cluster/shards", fmt.Sprintf(`{"shards":%d}`, 4*reshardFrom))
+	c.shards = 4 * reshardFrom
+	c.joinWithin(t, members[3], reshardLimit)
+	c.eventually(t, "POST", "/v1/cluster/nodes/"+members[0].name+"/drain", "{}")
+	var why string
+	if !holdsWithinBy(lookEvery, reshardLimit, func() bool {
+		v, err := members[3].view()
+		if err != nil {
+			return false
+		}
+		if why = v.settledOn(members[1:], 3); why == "" && v.stateOf(members[0].name) != "drained" {
+			why = members[0].name + " is not drained"
+		}
+		g, ok := c.grows()
+		return why == "" && ok && g.Resharding == nil
+	}) {
+		t.Fatal(why)
+	}
+	lists.end(t)
+	c.checkKept(t, "kept", kept)
+}
