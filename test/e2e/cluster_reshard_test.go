@@ -498,6 +498,26 @@ func TestClusterReshardingWithoutANode(t *testing.T) {
 	c.checkKept(t, "kept", kept)
 }
 
+// TestConsoleGrowsShards: the cluster page shows what more shards need, lets their number grow, and
+// then has them.
+func TestConsoleGrowsShards(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir(), "--shards", "4")
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/cluster")
+	b.click("More shards")
+	b.sees("More shards?", "There are 4 shards.", "There is no way back to fewer.")
+	b.choose("8")
+	b.click("Preview")
+	b.sees("are written and sent", "replicas move afterwards")
+	b.click("Grow")
+	b.sees("The number of shards grows to 8.")
+	b.awaitTrue("the new shards are there", `document.querySelectorAll('table')[1].rows.length === 9`)
+	b.awaitTrue("nothing grows any more", `!/The number of shards grows from/.test(document.body.innerText)`)
+	b.content()
+}
+
 // TestClusterReshardingAsNodesComeAndGo: while shards double twice a node joins, and another is
 // drained. Both are done, and the new shards are spread over the nodes that stay.
 func TestClusterReshardingAsNodesComeAndGo(t *testing.T) {
