@@ -43,9 +43,9 @@ func (c clients) finish(o *op) (timer.Result, error) {
 	r, err := o.result, o.err
 	switch {
 	case r.Timer != nil:
-		o.shard.numbered(o.asked, &r.Timer.Origin)
+		numbered(o.shard, o.asked, &r.Timer.Origin)
 	case r.Code == timer.Created:
-		o.shard.numbered(o.asked, &r.Origin)
+		numbered(o.shard, o.asked, &r.Origin)
 		if !o.brief {
 			r.Timer = timer.Born(o.cmd, &r)
 		}
@@ -154,7 +154,7 @@ func (c clients) newTimerRead(id timer.ShardID, topic timer.TopicID, timerID str
 		}
 		if *found = s.table.Read(topic, timerID); *found != nil {
 			s.scheduler.Overlay(*found)
-			s.numbered(id, &(*found).Origin)
+			numbered(s, id, &(*found).Origin)
 		}
 		return true
 	})
@@ -185,7 +185,7 @@ func (c clients) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) 
 		more, last := top.More(), top.Last()
 		for _, f := range top.Take(s.table, &scan) {
 			s.scheduler.Overlay(f.Timer)
-			s.numbered(id, &f.Timer.Origin)
+			numbered(s, id, &f.Timer.Origin)
 			out = append(out, f.Timer)
 		}
 		if !more || len(out) >= q.Limit {
@@ -345,7 +345,7 @@ func (w *walk) step(s *timerShard, budget int) (done bool) {
 	had := len(w.refs)
 	w.refs = s.table.Walk(&w.query, s.scheduler.Hides, &w.at, budget, w.query.Limit, w.refs)
 	for i := range w.refs[had:] {
-		s.numbered(w.asked, &w.refs[had+i].Origin)
+		numbered(s, w.asked, &w.refs[had+i].Origin)
 	}
 	return len(w.refs) >= w.query.Limit || w.at.Done()
 }

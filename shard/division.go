@@ -122,7 +122,7 @@ func (t *groupTable) halves(id timer.ShardID) func(topic timer.TopicID, timerID 
 }
 
 // numbered notes which shard gave a timer its number, where that is not the one that was asked for.
-func (s *timerShard) numbered(asked timer.ShardID, origin *timer.ShardID) {
+func numbered(s *timerShard, asked timer.ShardID, origin *timer.ShardID) {
 	if *origin == 0 && (asked != s.g.shard || s.g.public.divided.Load() != 0) {
 		*origin = s.g.shard
 	}
