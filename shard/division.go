@@ -295,13 +295,16 @@ func (d *division) proposeSweep() {
 func (d *division) leave() {
 	s := d.s
 	of, h := s.table.DividedOf(), s.g.w.host
+	if int(s.g.shard) > of/2 {
+		return // it came of that doubling
+	}
 	h.makeRoom(of) // the node may not have learned of the child yet
 	s.g.public.divided.Store(uint32(of))
 	d.end()
 	d.bearAt = 0 // that was of another child
+	child := h.shard(s.g.shard + timer.ShardID(of/2))
+	s.scheduler.Leave(child.scheduler)
 	if s.table.Leaving() {
-		child := h.shard(s.g.shard + timer.ShardID(of/2))
-		s.scheduler.Leave(child.scheduler)
 		child.g.w.box.post(awaited{child.g})
 	}
 	waiting := s.waiting

@@ -278,3 +278,49 @@ func TestClusterMakesNoCallAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestCallsOfANodeThatWasAwayAreReported: calls run on a leader that is cut off. The others divide
+// the shard and sweep it, so that the node learns of that from a snapshot; but the child has not
+// waited the leases out yet. What the node reports then reaches the child. Found by the simulator.
+func TestCallsOfANodeThatWasAwayAreReported(t *testing.T) {
+	withDividing(t, func(d *dividingCluster) {
+		started := map[string]int{}
+		for _, r := range d.hosts {
+			r.calls.onStart = func(c *fakeCall) { started[c.Job.ID]++ }
+		}
+		d.addSome(1, 20, 0)
+		d.until("the calls run", 5*time.Second, func() bool { d.answers(); return len(started) == 20 })
+		old := slices.Index(d.hosts, d.leader())
+		d.away[old] = true
+		d.until("another leads", 10*time.Second, func() bool { return d.leader() != nil })
+		d.grow()
+		d.divide()
+		d.until("the child is settled", 10*time.Second, func() bool { return d.child.Settled })
+		d.tell()
+		d.until("the parent is swept", 10*time.Second, func() bool {
+			r := d.leads(1)
+			return r != nil && !r.host.shard(1).table.Leaving()
+		})
+		for range 20 {
+			d.work(2, 1)
+			for i, r := range d.hosts {
+				if g := r.host.group(1); i != old && g.w.snapshot == nil {
+					g.w.beginSnapshot(g)
+				}
+			}
+		}
+		for _, c := range slices.Clone(d.hosts[old].calls.running) {
+			c.answer(200)
+		}
+		d.finish()
+		if d.hosts[old].host.group(1).snapshots.installs == 0 {
+			t.Error("it got no snapshot: the test is about nothing")
+		}
+		for name, n := range started {
+			id := d.hosts[0].shardOfID(name, 2)
+			if m := d.leads(id).host.shard(id).table.Read(1, name); n != 1 || m == nil || m.State != timer.Done || m.Attempts != 1 {
+				t.Errorf("%s was called %d times, and is %+v", name, n, m)
+			}
+		}
+	})
+}

@@ -118,8 +118,9 @@ func (s *timerShard) run() {
 }
 
 func (s *timerShard) replace(state any) {
+	of := s.table.DividedOf()
 	s.setTable(state.(*table.Table))
-	if s.table.Leaving() && s.g.raft != nil { // at a start there is nothing that could leave yet
+	if s.table.DividedOf() != of && s.g.raft != nil { // at a start there is nothing that could leave yet
 		s.division.leave()
 	}
 }

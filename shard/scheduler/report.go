@@ -100,7 +100,7 @@ func (lr *leaseReports) reportOf(f *activeLease) *Report {
 // judge proposes the outcome in a report if the table has its lease. over: the lease is
 // over, so the sender need not repeat the report.
 func (lr *leaseReports) judge(r *Report) (over bool) {
-	if lr.table.Foreign(r.Handle) {
+	if lr.table.Left(r.Handle, r.Seq) {
 		return false // the child's leader knows
 	}
 	h, a := r.Handle, &r.Attempt
@@ -147,7 +147,7 @@ func (s *Scheduler) Leave(child *Scheduler) {
 	d := departure{acked: s.consumers.acked.clone()}
 	for _, h := range s.leases.handles() {
 		f := s.leases.byTimer[h]
-		if !s.table.Foreign(h) {
+		if !s.table.Left(h, f.seq) {
 			continue
 		}
 		delete(s.leases.byTimer, h)
@@ -216,7 +216,7 @@ func (f *activeLease) endedElsewhere(a *delivery.Outcome) {
 
 // leave drops the outcomes of foreign timers. Those of leases have left with these.
 func (o *outcomes) leave() {
-	o.outcomes = slices.DeleteFunc(o.outcomes, func(i outcomeItem) bool { return o.table.Foreign(i.Handle) })
+	o.outcomes = slices.DeleteFunc(o.outcomes, func(i outcomeItem) bool { return o.table.Left(i.Handle, i.Seq) })
 }
 
 // depart stops counting the leases of foreign timers here, and returns those of consumers, which
@@ -225,10 +225,10 @@ func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
 	left := map[timer.Handle]carriedLease{}
 	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
 		for _, h := range slices.Sorted(maps.Keys(all)) {
-			if !tl.table.Foreign(h) {
+			c := all[h]
+			if !tl.table.Left(h, c.seq) {
 				continue
 			}
-			c := all[h]
 			delete(all, h)
 			if end, held := tl.consumers.byTimer[h]; held {
 				c.until = end.end

@@ -57,7 +57,11 @@ func (w *World) live() {
 // conclude heals the cluster and checks that it serves and has lost nothing.
 func (w *World) conclude() {
 	w.heal()
-	w.growOut()
+	if w.growing.on {
+		w.resumeAll()
+		w.growOut()
+		w.healed = w.now
+	}
 	healed := w.now
 	fired := w.probe(healed + w.believed)
 	w.resumeAll()

@@ -129,7 +129,7 @@ func (s *successChecker) started(before, c *call) {
 	if before.node.life != before.life {
 		return
 	}
-	if c.node == before.node && c.term == before.term {
+	if c.node == before.node && c.term == before.term && c.delivery.Shard == before.delivery.Shard {
 		w.violate("P3", "node %d calls for %s under fence %d; the call under fence %d was answered 200, and the node has led all the time", c.node.id, j.ID, j.Fence, before.delivery.Job.Fence)
 	}
 	if r := &before.reach; r.longer > w.reported() {
