@@ -100,7 +100,7 @@ func (lr *leaseReports) reportOf(f *activeLease) *Report {
 // judge proposes the outcome in a report if the table has its lease. over: the lease is
 // over, so the sender need not repeat the report.
 func (lr *leaseReports) judge(r *Report) (over bool) {
-	if lr.table.Left(r.Handle, r.Seq) {
+	if lr.left(r.Handle, r.Seq) {
 		return false // the child's leader knows
 	}
 	h, a := r.Handle, &r.Attempt
@@ -147,7 +147,7 @@ func (s *Scheduler) Leave(child *Scheduler) {
 	d := departure{acked: s.consumers.acked.clone()}
 	for _, h := range s.leases.handles() {
 		f := s.leases.byTimer[h]
-		if !s.table.Left(h, f.seq) {
+		if !s.left(h, f.seq) {
 			continue
 		}
 		delete(s.leases.byTimer, h)
@@ -216,7 +216,7 @@ func (f *activeLease) endedElsewhere(a *delivery.Outcome) {
 
 // leave drops the outcomes of foreign timers. Those of leases have left with these.
 func (o *outcomes) leave() {
-	o.outcomes = slices.DeleteFunc(o.outcomes, func(i outcomeItem) bool { return o.table.Left(i.Handle, i.Seq) })
+	o.outcomes = slices.DeleteFunc(o.outcomes, func(i outcomeItem) bool { return o.left(i.Handle, i.Seq) })
 }
 
 // depart stops counting the leases of foreign timers here, and returns those of consumers, which
@@ -226,7 +226,7 @@ func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
 	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
 		for _, h := range slices.Sorted(maps.Keys(all)) {
 			c := all[h]
-			if !tl.table.Left(h, c.seq) {
+			if !tl.left(h, c.seq) {
 				continue
 			}
 			delete(all, h)
@@ -241,4 +241,11 @@ func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
 		}
 	}
 	return left
+}
+
+// left reports whether a timer may have left for the child: it is foreign or, once the foreign ones
+// are swept, gone.
+func (l *leader) left(h timer.Handle, seq uint64) bool {
+	t := l.table
+	return t.Foreign(h) || t.DividedOf() != 0 && !t.Leaving() && !t.Live(h, seq)
 }

@@ -69,12 +69,6 @@ func (d *division) Swept() bool   { return d.leaving == nil || d.leaving.swept >
 // Foreign reports whether a slot's timer has left for the child.
 func (d *division) Foreign(h timer.Handle) bool { return d.foreign(h) }
 
-// Left reports whether a timer may have left for the child: it is foreign or, once the foreign ones
-// are swept, gone.
-func (t *timers) Left(h timer.Handle, seq uint64) bool {
-	return t.foreign(h) || t.shards != 0 && t.leaving == nil && t.live(h, seq) == nil
-}
-
 // originOf returns the shard that gave a number, if it is not this one; else 0.
 func (d *division) originOf(seq uint64) timer.ShardID {
 	for _, a := range d.lineage {
