@@ -54,14 +54,14 @@ func (s *shardTimes) of(id timer.ShardID) *shardTime {
 	return &s.shards[id]
 }
 
-// all returns the records of a shard and of its child.
+// all returns the records of a shard, and of its child or its parent.
 func (s *shardTimes) all(id timer.ShardID) []*shardTime {
-	list := []*shardTime{s.of(id)}
-	if s.founded > 0 {
-		s.of(id + timer.ShardID(s.founded)) // it may move the others
-		list = []*shardTime{s.of(id), s.of(id + timer.ShardID(s.founded))}
+	if s.founded == 0 || id == 0 {
+		return []*shardTime{s.of(id)}
 	}
-	return list
+	parent := 1 + (id-1)%timer.ShardID(s.founded)
+	s.of(parent + timer.ShardID(s.founded)) // it may move the others
+	return []*shardTime{s.of(parent), s.of(parent + timer.ShardID(s.founded))}
 }
 
 // led records a leader's clock, or that a node does not lead the shard.
