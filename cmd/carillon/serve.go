@@ -29,7 +29,7 @@ type serveCmd struct {
 	Join             []string       `placeholder:"HOST:PORT" help:"Gossip addresses of the cluster's nodes."`
 	BootstrapExpect  int            `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
 	Replicas         int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7 (${default})."`
-	Shards           int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, at the first start (${default}); ctl shards lets it grow."`
+	Shards           int            `default:"${shards}" placeholder:"N" help:"Parts of the timers at the first start, 1–65535 (${default}); ctl shards adds more."`
 	HistoryBytes     byteSize       `default:"${history_bytes}" placeholder:"SIZE" help:"Disk for the history (${default}); the oldest goes first."`
 	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds make unknown topics (${default})."`
 	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"Delete auto-created topics after being empty this long (${default})."`
