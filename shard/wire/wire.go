@@ -19,7 +19,11 @@ const (
 	minOp = 3 + 5
 )
 
-const opBrief = 1 // a flag of an operation
+// Flags of an operation.
+const (
+	opBrief = 1 << iota
+	opPlace // its Place follows: the sender may not know yet that there are more shards
+)
 
 // reader reads a message.
 type reader struct{ encoding.Reader }
@@ -51,7 +55,13 @@ func appendOp(dst []byte, o *timer.Op) []byte {
 	if o.Brief {
 		flags |= opBrief
 	}
-	dst, at := encoding.OpenBlock(append(dst, flags))
+	if o.Place != 0 {
+		flags |= opPlace
+	}
+	if dst = append(dst, flags); o.Place != 0 {
+		dst = binary.AppendUvarint(dst, o.Place)
+	}
+	dst, at := encoding.OpenBlock(dst)
 	dst = encoding.AppendCommand(dst, o.Command)
 	encoding.CloseBlock(dst, at)
 	return dst
@@ -76,10 +86,13 @@ func DecodeOps(b []byte) ([]timer.Op, error) {
 func (r *reader) op(o *timer.Op) (err error) {
 	o.Shard = timer.ShardID(r.Number(1<<32-1, "shard"))
 	flags := r.Byte()
-	if flags&^opBrief != 0 {
+	if flags&^(opBrief|opPlace) != 0 {
 		r.Fail("unknown flags of an operation")
 	}
 	o.Brief = flags&opBrief != 0
+	if flags&opPlace != 0 {
+		o.Place = r.Uvarint()
+	}
 	body := encoding.Reader{Rest: r.Block(encoding.MaxBlock, "command")}
 	if r.Fault != "" {
 		return r.Err()

@@ -210,7 +210,7 @@ func drawOps(t *rapid.T, full bool) []timer.Op {
 	ops := make([]timer.Op, rapid.IntRange(1, 4).Draw(t, "ops"))
 	for i := range ops {
 		ops[i] = timer.Op{
-			Shard: timer.ShardID(rapid.Uint32().Draw(t, "shard")), Brief: rapid.Bool().Draw(t, "brief"), Command: draw[timer.Command](t, full, "command"),
+			Shard: timer.ShardID(rapid.Uint32().Draw(t, "shard")), Brief: rapid.Bool().Draw(t, "brief"), Place: rapid.Uint64Max(1<<20).Draw(t, "place"), Command: draw[timer.Command](t, full, "command"),
 		}
 		ops[i].Command.Into = nil // is not sent
 	}
@@ -237,9 +237,9 @@ func TestWireOpsFields(t *testing.T) {
 	typ := reflect.TypeFor[timer.Op]()
 	for i := range typ.NumField() {
 		switch name := typ.Field(i).Name; name {
-		case "Shard", "Command", "Brief": // AppendOps
+		case "Shard", "Command", "Brief", "Place": // AppendOps
 		case "Result", "Err": // AppendAnswers
-		case "Room", "Place": // local: each node makes its own
+		case "Room": // local: each node makes its own
 		default:
 			t.Errorf("nobody carries %s", name)
 		}
@@ -279,7 +279,7 @@ func TestWireAnswers(t *testing.T) {
 func bare(ops []timer.Op) []timer.Op {
 	out := make([]timer.Op, len(ops))
 	for i, o := range ops {
-		out[i] = timer.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief}
+		out[i] = timer.Op{Shard: o.Shard, Command: o.Command, Brief: o.Brief, Place: o.Place}
 	}
 	return out
 }
