@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"carillon/node/task"
@@ -58,12 +59,12 @@ type fakeNode struct {
 	cluster *fakeCluster
 	id      uint64
 
-	answer error  // of every operation and read, when set
-	thinks uint64 // the leader of every shard, when set
-	blind  bool   // knows of no leader
-	waits  bool   // is about to know the leader
-	counts int    // with so many shards; 0: those that the cluster was founded with
-	grows  bool   // its host counts with another number just now
+	answer error        // of every operation and read, when set
+	thinks uint64       // the leader of every shard, when set
+	blind  bool         // knows of no leader
+	waits  bool         // is about to know the leader
+	counts atomic.Int64 // with so many shards; 0: those that the cluster was founded with
+	grows  atomic.Bool  // its host counts with another number just now
 }
 
 func newFakeCluster(nodes, shards int) *fakeCluster {
@@ -110,11 +111,11 @@ func (n *fakeNode) LikelyLeaders(timer.ShardID) []uint64 {
 
 // Shards implements Cluster.
 func (n *fakeNode) Shards() (now, first int) {
-	return cmp.Or(n.counts, n.cluster.shards), n.cluster.shards
+	return cmp.Or(int(n.counts.Load()), n.cluster.shards), n.cluster.shards
 }
 
 // Steady implements Cluster.
-func (n *fakeNode) Steady() bool { return !n.grows }
+func (n *fakeNode) Steady() bool { return !n.grows.Load() }
 
 // LiveNodes implements Cluster: all others but those that are down.
 func (n *fakeNode) LiveNodes() []uint64 {

@@ -26,7 +26,7 @@ func TestAncestorsAndHeirs(t *testing.T) {
 		}
 	}
 	f := newFakeCluster(1, 4)
-	f.nodes[1].counts = 16
+	f.nodes[1].counts.Store(16)
 	for id, want := range map[timer.ShardID][]timer.ShardID{1: {1, 5, 9, 13}, 5: {5, 13}, 12: {12}, 8: {8, 16}} {
 		if got := f.nodes[1].Heirs(id); !slices.Equal(got, want) {
 			t.Errorf("timers of shard %d may be in %v, want %v", id, got, want)
@@ -62,8 +62,13 @@ func TestReadsCountWithOneNumber(t *testing.T) {
 					f.leaders[id] = 2
 				}
 				f.timers[2] = []*timer.Timer{{ID: "a", State: timer.Scheduled, Version: 1}}
-				f.nodes[1].counts, f.nodes[2].counts, f.nodes[2].grows = c.asker, c.asked, c.grows
-				time.AfterFunc(30*time.Millisecond, func() { f.nodes[2].counts, f.nodes[2].grows = c.later, false })
+				f.nodes[1].counts.Store(int64(c.asker))
+				f.nodes[2].counts.Store(int64(c.asked))
+				f.nodes[2].grows.Store(c.grows)
+				time.AfterFunc(30*time.Millisecond, func() {
+					f.nodes[2].counts.Store(int64(c.later))
+					f.nodes[2].grows.Store(false)
+				})
 				list, err := f.nodes[1].Router.List(t.Context(), 2, &timer.Query{Limit: 10, Of: c.of})
 				if !errors.Is(err, c.want) || err == nil && len(list) != 1 {
 					t.Fatal(list, err)
@@ -80,7 +85,7 @@ func TestRequestsFindTheirShard(t *testing.T) {
 	f := newFakeCluster(1, 4)
 	n := f.nodes[1]
 	n.Router.topic = func(timer.TopicID) (*timer.Topic, bool) { return topic, true }
-	n.counts = 16
+	n.counts.Store(16)
 	for i := range 100 {
 		id := fmt.Sprintf("t%d", i)
 		was, is := timer.ShardOf(topic, id, 4), timer.ShardOf(topic, id, 16)
