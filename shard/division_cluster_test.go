@@ -129,6 +129,9 @@ func (d *dividingCluster) finish() {
 		}
 		return d.leads(1) != nil && d.leads(2) != nil
 	})
+	for range 40 { // calls end, and followers get what the leaders have
+		d.tick()
+	}
 	// A spare voter writes up to spareFor later than the others: an entry of this very moment, as of
 	// the shard's own timer, may not be in its log yet.
 	d.until("the followers have what the leaders have", 2*time.Second, d.agree)

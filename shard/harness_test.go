@@ -291,6 +291,9 @@ func (r *hostHarness) restart() {
 // turn runs one turn of each worker and one step of the log.
 func (r *hostHarness) turn() {
 	for _, w := range r.host.workers {
+		if r.bubble && r.host.cfg.Block != nil {
+			synctest.Wait() // a client's call has registered to be woken
+		}
 		if r.bubble {
 			r.gate.Shut()
 		}
