@@ -67,10 +67,16 @@ const stillFor = 2500 * time.Millisecond
 // and nothing has moved for stillFor.
 func (c *cluster) awaitSettled(t testing.TB, members []*member, replicas int) view {
 	t.Helper()
+	return c.awaitSettledWithin(t, members, replicas, settleLimit)
+}
+
+// awaitSettledWithin is awaitSettled with a limit, for a cluster whose data takes longer to copy.
+func (c *cluster) awaitSettledWithin(t testing.TB, members []*member, replicas int, limit time.Duration) view {
+	t.Helper()
 	var still view
 	var since time.Time
 	why := ""
-	if !holdsWithinBy(lookEvery, settleLimit, func() bool {
+	if !holdsWithinBy(lookEvery, limit, func() bool {
 		v := c.view(t)
 		if why = v.settledOn(members, replicas); why != "" {
 			since = time.Time{}
@@ -81,7 +87,7 @@ func (c *cluster) awaitSettled(t testing.TB, members []*member, replicas int) vi
 		}
 		return time.Since(since) >= stillFor
 	}) {
-		t.Fatalf("%d nodes do not hold all, evenly, within %v: %s", len(members), settleLimit, why)
+		t.Fatalf("%d nodes do not hold all, evenly, within %v: %s", len(members), limit, why)
 	}
 	return still
 }
