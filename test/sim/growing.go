@@ -21,7 +21,7 @@ type growing struct {
 
 func (w *World) drawGrowing() {
 	w.growing.chance = newChance(w.cfg.Seed, 67)
-	w.growing.on = w.growing.chance.IntN(8) == 0 || w.cfg.Profile == grows
+	w.growing.on = w.growing.chance.IntN(8) == 0 || w.cfg.Profile == grows || w.cfg.Profile == wide
 	if w.growing.on {
 		w.swarm.replicaFaults.overtake = 0 // its timers have a topic that there never was: it is awaited
 		// An identity of before, put back under a log of after, is refused at the start.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -102,6 +103,9 @@ func (n *node) memberConfig() member.Config {
 				}
 			})
 		},
+	}
+	if w.swarm.zones > 0 {
+		cfg.Zone = fmt.Sprint("zone-", n.id%uint64(w.swarm.zones))
 	}
 	if n.founds {
 		cfg.BootstrapExpect = w.swarm.nodes

@@ -34,7 +34,7 @@ func (s *swarm) profile(c chance, want string) {
 
 // isProfile reports whether there is such a kind.
 func isProfile(name string) bool {
-	return name == crowded || name == grows || slices.Contains(profiles, name)
+	return name == crowded || name == grows || name == wide || slices.Contains(profiles, name)
 }
 
 // unsteady changes leaders again and again while leases run: short pauses, cuts of leaders,
@@ -103,4 +103,19 @@ func (s *swarm) rationed(c chance) {
 	s.clients, s.think = 1, c.between(20*time.Millisecond, 200*time.Millisecond)
 	s.sickThink, s.apart, s.topics = 0, false, 0
 	s.moves, s.wipes, s.rots, s.full, s.diskErrors = 0, 0, 0, 0, 0
+}
+
+// wide is a profile of its own: thirty nodes in three zones with 128 shards, which double, while
+// some processes end, stand still or are cut off. Two faults at once seldom meet in one shard, so
+// that most of them serve all the time. A run takes minutes.
+const wide = "wide"
+
+func (s *swarm) wide(c chance) {
+	s.nodes, s.shards, s.replicas, s.zones = 30, 128, 3, 3
+	s.safety = 20 * time.Second
+	s.crashes, s.pauses, s.partitions = 0.05+0.1*c.Float64(), c.seldom(0.1), c.seldom(0.1)
+	s.longestPause, s.longestCut, s.longestDown = 5*time.Second, 5*time.Second, 5*time.Second
+	s.diskErrors, s.powerCuts, s.moves, s.wipes, s.rots, s.full = 0, 0, 0, 0, 0, 0
+	s.clients, s.think = 10, c.between(50*time.Millisecond, 200*time.Millisecond)
+	s.clocks = clockFaults{}
 }

@@ -78,6 +78,22 @@ func fail(t *testing.T, r Report) {
 	}
 }
 
+// TestThirtyNodes runs the profile wide, in soak tests alone: a run takes a minute.
+func TestThirtyNodes(t *testing.T) {
+	if os.Getenv("CARILLON_SOAK") == "" {
+		t.Skip("only with CARILLON_SOAK=1, as in make soak-tests; or make sim PROFILE=wide SEEDS=20")
+	}
+	for seed := uint64(1); seed <= 20; seed++ {
+		r := run(t, Config{Seed: seed, Profile: wide})
+		switch {
+		case r.Err != nil:
+			t.Errorf("seed %d, after %s simulated: %v", seed, r.Simulated, r.Err)
+		case r.Counts.Divided != 128:
+			t.Errorf("seed %d: %d shards were divided", seed, r.Counts.Divided)
+		}
+	}
+}
+
 // TestSeeds runs many seeds, in one process per processor, because a run replaces the process's
 // source of randomness.
 func TestSeeds(t *testing.T) {

@@ -7,6 +7,7 @@ import "time"
 type swarm struct {
 	safety                  time.Duration // length of the first phase
 	nodes, shards, replicas int
+	zones                   int // that the nodes are in, in turn; 0: none is named
 	clients                 int
 	think                   time.Duration // between two operations of a client
 

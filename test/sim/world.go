@@ -184,6 +184,9 @@ func newWorld(cfg Config) *World {
 	w.swarm.drawFalseWords(w.words)
 	w.times = newChance(cfg.Seed, 23)
 	w.swarm.clockwise(w.times)
+	if cfg.Profile == wide {
+		w.swarm.wide(newChance(cfg.Seed, 71))
+	}
 	w.workloads = w.drawWorkloads()
 	w.featureClients = w.drawFeatureClients()
 	w.keys = w.drawKeys()
