@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"carillon/internal/feature"
+	"carillon/node/limits"
 )
 
 // Config is a node's configuration. The zero value of a field means its documented default.
@@ -219,8 +220,8 @@ func (c Config) validate() error {
 	if c.MemoryLimit != 0 && c.MemoryLimit < minMemoryLimit {
 		errs = append(errs, fmt.Errorf("memory-limit: %d bytes is less than 64 MiB", c.MemoryLimit))
 	}
-	if c.MaxConnections < minConnections || c.MaxConnections > maxConnections {
-		errs = append(errs, fmt.Errorf("max-connections: %d is out of %d–%d", c.MaxConnections, minConnections, maxConnections))
+	if c.MaxConnections < limits.MinConnections || c.MaxConnections > maxConnections {
+		errs = append(errs, fmt.Errorf("max-connections: %d is out of %d–%d", c.MaxConnections, limits.MinConnections, maxConnections))
 	}
 	if c.MaxCalls < 16 || c.MaxCalls > 65536 {
 		errs = append(errs, fmt.Errorf("max-calls: %d is out of 16–65536", c.MaxCalls))

@@ -19,6 +19,7 @@ import (
 	"carillon/internal/tracing"
 	"carillon/internal/vfs"
 	"carillon/node/feed"
+	"carillon/node/limits"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/node/task"
@@ -48,7 +49,7 @@ const failureGrace = 250 * time.Millisecond
 // Node is one Carillon node. Two nodes in one process share nothing.
 type Node struct {
 	cfg  Config
-	mem  MemoryLimit
+	mem  limits.Memory
 	auth *api.Auth
 	tls  *api.TLS
 	run  atomic.Pointer[process] // of Run, once it has bound the API
@@ -61,10 +62,10 @@ var ErrRemoved = member.ErrRemoved
 // mode of the data directory, but touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
-	if err := errors.Join(cfg.validate(), checkFiles(openFileLimit())); err != nil {
+	if err := errors.Join(cfg.validate(), limits.CheckFiles()); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, mem: findMemoryLimit("/", cfg.MemoryLimit)}
+	n := &Node{cfg: cfg, mem: limits.FindMemory("/", cfg.MemoryLimit)}
 	if cfg.AuthFile != "" {
 		auth, err := api.LoadAuth(cfg.AuthFile)
 		if err != nil {
@@ -130,7 +131,7 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 }
 
 // MemoryLimit is how much memory the process may use, as New found it.
-func (n *Node) MemoryLimit() MemoryLimit { return n.mem }
+func (n *Node) MemoryLimit() limits.Memory { return n.mem }
 
 // Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again,
 // and opens the audit log by its name. A part that cannot be read stays as it was.
@@ -248,7 +249,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: dispatch, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
-		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
+		Logger: n.cfg.Logger, MemoryLimit: n.mem.Mark(), MemoryUse: p.memory.Now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
 		Describe: timers.Outcomes(),
 	})
 	if err != nil {
@@ -294,8 +295,8 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 // that it does, and stops them in the order in which nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	policy := n.cfg.where(p.listening())
-	files := allowedFiles(&n.cfg)
-	calls := callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: files.calls, MaxIdleConns: files.idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.timers.Lease, Logger: n.cfg.Logger}
+	allowed := limits.AllowedConnections(n.cfg.MaxConnections, n.cfg.MaxCalls, n.cfg.Logger)
+	calls := callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: allowed.Calls, MaxIdleConns: allowed.Idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.timers.Lease, Logger: n.cfg.Logger}
 	if p.testClock != nil {
 		calls.TestClock = p.testClock.Wall
 	}
@@ -306,9 +307,9 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	if p.backups, err = newBackupSchedule(&n.cfg, p.clock.WallMs, p.clock.Fault); err != nil {
 		return err
 	}
-	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
+	p.memory = limits.NewMemoryUse(n.mem.Mark(), n.cfg.Logger)
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, p.lockedTopics, pool)
-	p.memory.register(m.registry, n.mem.Bytes)
+	p.memory.Register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
 	m.build(n.cfg.Version)
 	m.aside.Set(float64(aside))
@@ -331,7 +332,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
 		Audit:           auditor(p.trail),
-		Limits:          n.limits(files.clients),
+		Limits:          web.Limits{Connections: allowed.Clients, BodiesBytes: n.mem.Budget(), AnswersBytes: n.mem.Budget()},
 		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.shown(m.registry),
@@ -361,12 +362,6 @@ func (n *Node) console() *console.Site {
 		return nil
 	}
 	return console.New()
-}
-
-// limits are those of the API that depend on the machine.
-func (n *Node) limits(connections int) web.Limits {
-	budget := bodyBudget(n.mem)
-	return web.Limits{Connections: connections, BodiesBytes: budget, AnswersBytes: budget}
 }
 
 // runCore finds the node's cluster and runs its shards.

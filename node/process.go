@@ -16,6 +16,7 @@ import (
 	"carillon/internal/tracing"
 	"carillon/internal/vfs"
 	"carillon/node/feed"
+	"carillon/node/limits"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/node/task"
@@ -48,7 +49,7 @@ type process struct {
 	tasks        *task.Goroutines // work in the background
 	peers        *peer.Transport
 	members      *ring.Members
-	memory       *memoryUse
+	memory       *limits.MemoryUse
 	intakes      intakes
 	ownAddresses *ownAddresses
 	vault        vault

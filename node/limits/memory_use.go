@@ -1,4 +1,4 @@
-package node
+package limits
 
 import (
 	"log/slog"
@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// memoryUse is the process's need of memory: the objects that the collector found to be live, and
+// MemoryUse is the process's need of memory: the objects that the collector found to be live, and
 // all that is no heap. Free memory, and garbage, goes back when it is wanted, so it does not count.
-type memoryUse struct {
+type MemoryUse struct {
 	mark int64 // adds are refused above it; 0: there is none
 	log  *slog.Logger
 
@@ -19,8 +19,8 @@ type memoryUse struct {
 	over    bool
 }
 
-func newMemoryUse(mark int64, log *slog.Logger) *memoryUse {
-	m := &memoryUse{mark: mark, log: log}
+func NewMemoryUse(mark int64, log *slog.Logger) *MemoryUse {
+	m := &MemoryUse{mark: mark, log: log}
 	for _, name := range []string{
 		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes",
 		"/gc/heap/live:bytes",
@@ -30,18 +30,18 @@ func newMemoryUse(mark int64, log *slog.Logger) *memoryUse {
 	return m
 }
 
-// register adds it and the limit to the metrics.
-func (m *memoryUse) register(to *prometheus.Registry, limit int64) {
+// Register adds it and the limit to the metrics.
+func (m *MemoryUse) Register(to *prometheus.Registry, limit int64) {
 	gauge := func(name, help string, value func() int64) {
 		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
-	gauge("carillon_memory_needed_bytes", "Memory that the process needs: without what is free, or garbage.", m.now)
+	gauge("carillon_memory_needed_bytes", "Memory that the process needs: without what is free, or garbage.", m.Now)
 	gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return limit })
 }
 
-// now reads the need, which takes less than a microsecond, and logs when it makes adds be refused,
+// Now reads the need, which takes less than a microsecond, and logs when it makes adds be refused,
 // and when no longer.
-func (m *memoryUse) now() int64 {
+func (m *MemoryUse) Now() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	runtimemetrics.Read(m.samples)

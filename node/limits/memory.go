@@ -1,4 +1,6 @@
-package node
+// Package limits finds what a process may use of its machine, memory and open files, and how much
+// of both a node gives to its parts. It watches how much memory the process needs.
+package limits
 
 import (
 	"bufio"
@@ -12,16 +14,16 @@ import (
 	"strings"
 )
 
-// MemoryLimit is how many bytes a process may use, and the source of that limit. 0: there is none.
-type MemoryLimit struct {
+// Memory is how many bytes a process may use, and the source of that limit. 0: there is none.
+type Memory struct {
 	Bytes int64
 	From  string
 }
 
 // less takes the stricter of two limits.
-func (m *MemoryLimit) less(bytes int64, from string) {
+func (m *Memory) less(bytes int64, from string) {
 	if bytes > 0 && (m.Bytes == 0 || bytes < m.Bytes) {
-		*m = MemoryLimit{bytes, from}
+		*m = Memory{bytes, from}
 	}
 }
 
@@ -29,12 +31,12 @@ func (m *MemoryLimit) less(bytes int64, from string) {
 // collector has not found yet; of a small one half.
 const leastSlack = 128 << 20
 
-// mark is where adds are refused.
-func (m MemoryLimit) mark() int64 { return max(m.Bytes/2, m.Bytes-max(m.Bytes/4, leastSlack)) }
+// Mark is where adds are refused.
+func (m Memory) Mark() int64 { return max(m.Bytes/2, m.Bytes-max(m.Bytes/4, leastSlack)) }
 
 // Soft is where the collector should begin to work harder: the limit must not be met, and the
 // collector runs a little beyond its own.
-func (m MemoryLimit) Soft() int64 { return (m.mark() + m.Bytes) / 2 }
+func (m Memory) Soft() int64 { return (m.Mark() + m.Bytes) / 2 }
 
 // Bounds of the memory of large bodies, or large answers, together: a sixteenth of the limit, since
 // each is in memory several times on its way.
@@ -43,17 +45,18 @@ const (
 	mostBudget  = 256 << 20
 )
 
-func bodyBudget(m MemoryLimit) int {
+// Budget is of the bodies, and of the answers.
+func (m Memory) Budget() int {
 	if m.Bytes == 0 {
 		return mostBudget
 	}
 	return int(min(max(m.Bytes/16, leastBudget), mostBudget))
 }
 
-// findMemoryLimit is the strictest limit of the configuration, GOMEMLIMIT, the control groups of
+// FindMemory is the strictest limit of the configuration, GOMEMLIMIT, the control groups of
 // this process and the machine. root is / but in tests.
-func findMemoryLimit(root string, configured int64) MemoryLimit {
-	var m MemoryLimit
+func FindMemory(root string, configured int64) Memory {
+	var m Memory
 	m.less(configured, "--memory-limit")
 	if n := debug.SetMemoryLimit(-1); n < math.MaxInt64 {
 		m.less(n, "GOMEMLIMIT")
@@ -74,7 +77,7 @@ type memoryGroup struct {
 }
 
 // limit looks at the group and at all that it is in: each bounds the groups below it.
-func (g memoryGroup) limit(root string, m *MemoryLimit) {
+func (g memoryGroup) limit(root string, m *Memory) {
 	for path := g.path; ; path = filepath.Dir(path) {
 		for _, name := range g.files {
 			file := filepath.Join(g.mount, path, name)
@@ -180,7 +183,7 @@ func totalMemory(root string) int64 {
 }
 
 // String is for the log.
-func (m MemoryLimit) String() string {
+func (m Memory) String() string {
 	if m.Bytes == 0 {
 		return "none"
 	}

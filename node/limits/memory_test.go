@@ -1,4 +1,4 @@
-package node
+package limits
 
 import (
 	"os"
@@ -69,7 +69,7 @@ func TestMemoryLimitIsFound(t *testing.T) {
 		{"nonsense", []string{"proc/meminfo", "MemTotal: many\n", "proc/self/mountinfo", "x - y\n\n- - -\n", "proc/self/cgroup", "0:\n\n::\n4:memory\n"}, 0, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := findMemoryLimit(tree(t, tt.files...), tt.configured)
+			got := FindMemory(tree(t, tt.files...), tt.configured)
 			if got.Bytes>>20 != tt.want || !strings.Contains(got.From, tt.from) || (got.From == "") != (tt.from == "") {
 				t.Errorf("%d MiB from %q, want %d from %q", got.Bytes>>20, got.From, tt.want, tt.from)
 			}
@@ -77,7 +77,7 @@ func TestMemoryLimitIsFound(t *testing.T) {
 	}
 	before := debug.SetMemoryLimit(200 << 20)
 	defer debug.SetMemoryLimit(before)
-	if got := findMemoryLimit(tree(t, "proc/meminfo", meminfo), 0); got.Bytes != 200<<20 || got.From != "GOMEMLIMIT" {
+	if got := FindMemory(tree(t, "proc/meminfo", meminfo), 0); got.Bytes != 200<<20 || got.From != "GOMEMLIMIT" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -85,7 +85,7 @@ func TestMemoryLimitIsFound(t *testing.T) {
 func TestMemoryMark(t *testing.T) {
 	f := func(limit, mark int64) {
 		t.Helper()
-		if got := (MemoryLimit{Bytes: limit << 20}).mark() >> 20; got != mark {
+		if got := (Memory{Bytes: limit << 20}).Mark() >> 20; got != mark {
 			t.Errorf("%d MiB: adds are refused at %d, want %d", limit, got, mark)
 		}
 	}
@@ -98,21 +98,21 @@ func TestMemoryMark(t *testing.T) {
 
 // The process's need of memory follows the live objects, not those that were.
 func TestMemoryUseCountsTheHeap(t *testing.T) {
-	m := newMemoryUse(0, nil)
+	m := NewMemoryUse(0, nil)
 	runtime.GC()
 	runtime.GC() // objects that other tests have left in pools live through one
-	before := m.now()
+	before := m.Now()
 	held := make([]byte, 64<<20)
 	for i := 0; i < len(held); i += 4096 {
 		held[i] = 1
 	}
 	runtime.GC()
-	if grown := m.now() - before; grown < 60<<20 || grown > 100<<20 {
+	if grown := m.Now() - before; grown < 60<<20 || grown > 100<<20 {
 		t.Errorf("64 MiB that live count as %d", grown)
 	}
 	runtime.KeepAlive(held) // and no longer
 	runtime.GC()
-	if left := m.now() - before; left > 20<<20 {
+	if left := m.Now() - before; left > 20<<20 {
 		t.Errorf("%d bytes count that nobody holds", left)
 	}
 }
