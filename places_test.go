@@ -26,7 +26,7 @@ var places = []struct{ place, folder, test string }{
 	{"server-sent event", "transport/api/events", "TestStrangersTextsInEvents"},
 	{"cursor", "transport/api/timers", "TestPlaceInACursor"},
 	{"receipt", "node", "TestTextsAreNoReceipts"},
-	{"label of a metric", "node", "TestLabelsOfMetricsAreData"},
+	{"label of a metric", "node/metrics", "TestLabelsOfMetricsAreData"},
 	{"line of the audit log", "internal/audit", "TestTextsAreNoLines"},
 	{"line of the log, text and JSON", "transport/callback", "TestStrangersTextsInTheLog"},
 	{"call: body, headers, CloudEvent", "transport/callback", "TestBodiesAndHeadersAreData"},

@@ -3,9 +3,8 @@ package node
 import (
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"carillon/internal/audit"
+	"carillon/node/metrics"
 	"carillon/transport/api"
 )
 
@@ -40,19 +39,14 @@ func auditor(log *audit.Log) func(api.Change) {
 	return func(c api.Change) { log.Record(audit.Entry(c)) }
 }
 
-// lines shows how many lines of the node's log wait, and how many were lost.
-func (m *metrics) lines(counts func() (waiting, lost int64)) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "carillon_log_lines_waiting", Help: "Lines of the node's log that wait for its reader."},
-		func() float64 { n, _ := counts(); return float64(n) }))
-	m.count("carillon_log_lines_lost_total", "Lines of the node's log that could not be written.", func() int64 { _, n := counts(); return n })
-}
-
-// audit shows how many entries a log has taken, and how many it has lost; none without a log.
-func (m *metrics) audit(log *audit.Log) {
+// showLogs adds to the metrics what the node's log and the audit log have written and lost.
+func (n *Node) showLogs(m *metrics.Metrics, trail *audit.Log) {
+	m.Gauge("carillon_log_lines_waiting", "Lines of the node's log that wait for its reader.", func() int64 { waiting, _ := n.cfg.LogCounts(); return waiting })
+	m.Count("carillon_log_lines_lost_total", "Lines of the node's log that could not be written.", func() int64 { _, lost := n.cfg.LogCounts(); return lost })
 	counts := func() (written, lost int64) { return 0, 0 }
-	if log != nil {
-		counts = log.Counts
+	if trail != nil {
+		counts = trail.Counts
 	}
-	m.count("carillon_audit_entries_total", "Entries of the audit log that were written.", func() int64 { n, _ := counts(); return n })
-	m.count("carillon_audit_lost_total", "Entries of the audit log that could not be written.", func() int64 { _, n := counts(); return n })
+	m.Count("carillon_audit_entries_total", "Entries of the audit log that were written.", func() int64 { written, _ := counts(); return written })
+	m.Count("carillon_audit_lost_total", "Entries of the audit log that could not be written.", func() int64 { _, lost := counts(); return lost })
 }

@@ -12,6 +12,7 @@ import (
 
 	"carillon/internal/delivery"
 	"carillon/internal/secret"
+	"carillon/node/metrics"
 	"carillon/shard/scheduler"
 	"carillon/timer"
 	"carillon/transport/callback"
@@ -21,10 +22,10 @@ import (
 // timer of the call.
 type batchCounts struct{ calls, timers, unknown atomic.Int64 }
 
-func (m *metrics) batchCalls(b *batchCounts) {
-	m.count("carillon_batch_calls_total", "Calls of many timers that were made, by topics with batch.", b.calls.Load)
-	m.count("carillon_batch_timers_total", "Timers that these calls attempted.", b.timers.Load)
-	m.count("carillon_batch_unknown_failed_total", "Entries of failed in the answers to these calls that name no timer of the call: such timers count as done.", b.unknown.Load)
+func (b *batchCounts) show(m *metrics.Metrics) {
+	m.Count("carillon_batch_calls_total", "Calls of many timers that were made, by topics with batch.", b.calls.Load)
+	m.Count("carillon_batch_timers_total", "Timers that these calls attempted.", b.timers.Load)
+	m.Count("carillon_batch_unknown_failed_total", "Entries of failed in the answers to these calls that name no timer of the call: such timers count as done.", b.unknown.Load)
 }
 
 // StartBatch implements scheduler.Dispatcher.

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"carillon/node/metrics"
+	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/table"
 )
 
 // seriesOf reads a collector: values by name and labels.
@@ -66,7 +66,11 @@ func TestMetricsOfTopics(t *testing.T) {
 	fire("busy", "done", 3)
 	fire("sick", "dead", 2)
 	fire("a", "done", 1)
-	m := &topicMetrics{core: n.node.run.Load().core.Load, most: 2}
+	core := n.node.run.Load().core.Load
+	m := metrics.NewTopics(metrics.Sources{
+		Host:  func() *shard.Host { return core().host },
+		State: func() *ring.State { return core().member.State },
+	}, 2)
 	got := seriesOf(t, m)
 	want := map[string]float64{
 		"carillon_topic_fired_total success busy": 3, "carillon_topic_fired_total dead sick": 2, "carillon_topic_fired_total success _other": 1,
@@ -167,47 +171,5 @@ func TestMetricsWithoutTopics(t *testing.T) {
 	}
 	if !strings.Contains(all, `topic="t"`) || strings.Contains(some, "topic=") || strings.Contains(some, "destination=") {
 		t.Error("topics are shown without the scope cluster, or not with it")
-	}
-}
-
-// Counting a request or an attempt takes no memory.
-func TestMetricsTakeNoMemory(t *testing.T) {
-	m := newHTTPMetrics(prometheus.NewRegistry())
-	if n := testing.AllocsPerRun(100, func() { m.observe(3, 201, time.Millisecond) }); n != 0 {
-		t.Errorf("a request: %v allocations", n)
-	}
-	if n := testing.AllocsPerRun(100, func() { m.observe(3, 403, time.Millisecond) }); n != 0 {
-		t.Errorf("a refusal: %v allocations", n)
-	}
-	m.observe(0, 7, 0)
-	m.observe(0, 999, 0)
-	old := newMetrics(func() *shard.Host { return nil }, nil, nil, nil)
-	if n := testing.AllocsPerRun(100, func() { old.Outcome(1, &table.Outcome{Kind: table.Ack}) }); n != 0 {
-		t.Errorf("an attempt: %v allocations", n)
-	}
-}
-
-func BenchmarkObserveRequest(b *testing.B) {
-	m := newHTTPMetrics(prometheus.NewRegistry())
-	b.ReportAllocs()
-	for b.Loop() {
-		m.observe(3, 201, time.Millisecond)
-	}
-}
-
-// TestShownLatenessIsOfTheNode: what a pause or a limit delayed does not count in the lateness that
-// the console shows.
-func TestShownLatenessIsOfTheNode(t *testing.T) {
-	m := newMetrics(func() *shard.Host { return nil }, nil, nil, nil)
-	m.rates.Sample(0)
-	m.Lateness(10, false, nil)
-	m.Lateness(600_000, true, nil)
-	m.rates.Sample(time.Second)
-	count := int64(0)
-	for _, n := range m.rates.Minute().Late {
-		count += n
-	}
-	if count != 1 {
-		t.Errorf("%d starts counted, of which one was not held", count)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"carillon/node/feed"
 	"carillon/node/limits"
 	"carillon/node/member"
+	"carillon/node/metrics"
 	"carillon/node/route"
 	"carillon/node/task"
 	"carillon/ring"
@@ -214,7 +215,7 @@ func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) 
 }
 
 // assemble makes the core of a node that is of a cluster; it starts nothing.
-func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, error) {
+func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*core, error) {
 	id := p.self.Identity()
 	c := &core{p: p, pool: pool}
 	c.member = p.self.NewMember(func() { c.host.TopicsChanged() }, func() { p.membersChanged(c.member.State) })
@@ -223,12 +224,12 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	if id.Founded {
 		meta = nil
 	}
-	observe := m.log()
-	measured := observe.Sync
-	observe.Begin = func() { p.self.Health.SyncBegins(p.clock.Mono()) }
-	observe.Sync = func(took time.Duration) {
-		measured(took)
-		p.self.Health.Synced(p.clock.Mono(), took)
+	observe := wal.Observe{
+		Begin: func() { p.self.Health.SyncBegins(p.clock.Mono()) },
+		Sync: func(took time.Duration) {
+			m.Sync(took)
+			p.self.Health.Synced(p.clock.Mono(), took)
+		},
 	}
 	observe.Full = func(full bool) {
 		p.self.Health.Waits(full)
@@ -238,10 +239,12 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
 		}
 	}
-	c.history = newHistoryAdapter(p, state)
-	c.feed = c.newFeed(&m.rates, pool)
+	if c.history = newHistoryAdapter(p, state); c.history.store != nil {
+		m.History(c.history.store)
+	}
+	c.feed = c.newFeed(&m.Rates, pool)
 	dispatch := &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, tracer: p.tracer, secret: c.clusterSecret, place: func(topic timer.TopicID, id string) uint64 { return c.router.PlaceOf(topic, id) }, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}
-	m.batchCalls(&dispatch.batches)
+	dispatch.batches.show(m)
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
@@ -273,7 +276,7 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 	handler := func(from prometheus.Gatherer) fasthttp.RequestHandler {
 		return fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	}
-	every, some := handler(from), handler(withoutTopics(from))
+	every, some := handler(from), handler(metrics.WithoutTopics(from))
 	return func(ctx *fasthttp.RequestCtx, all bool) error {
 		if c := p.core.Load(); c != nil {
 			select {
@@ -308,26 +311,21 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 		return err
 	}
 	p.memory = limits.NewMemoryUse(n.mem.Mark(), n.cfg.Logger)
-	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, p.lockedTopics, pool)
-	p.memory.Register(m.registry, n.mem.Bytes)
-	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
-	m.build(n.cfg.Version)
-	m.aside.Set(float64(aside))
-	m.audit(p.trail)
-	m.lines(n.cfg.LogCounts)
-	m.registry.MustRegister(p.backups)
+	m := metrics.New(n.cfg.Version, metrics.Sources{
+		Host:   func() *shard.Host { return p.core.Load().host },
+		State:  func() *ring.State { return p.core.Load().member.State },
+		Locked: p.lockedTopics, Pool: pool,
+	})
 	p.tracer = tracing.New(n.cfg.tracing(), n.cfg.Logger)
-	m.count("carillon_spans_exported_total", "Spans that the collector of traces has taken.", p.tracer.Exported)
-	m.count("carillon_spans_lost_total", "Spans that the collector did not take, or for which there was no room to wait.", p.tracer.Lost)
-	m.resharding(p.core.Load)
-	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
+	n.showParts(p, m, aside)
+	p.showResharding(m)
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock: p.timers.Wall, ClockFault: p.timers.Fault, Now: p.clock.Wall,
 		ClusterError:    clusterError,
 		Digest:          e.digest,
-		Observe:         newHTTPMetrics(m.registry).observe,
+		Observe:         metrics.NewHTTP(m.Registry).Observe,
 		Tracer:          p.tracer,
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
@@ -335,7 +333,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 		Limits:          web.Limits{Connections: allowed.Clients, BodiesBytes: n.mem.Budget(), AnswersBytes: n.mem.Budget()},
 		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
-		Metrics:         p.shown(m.registry),
+		Metrics:         p.shown(m.Registry),
 	})
 	if err != nil {
 		return err
@@ -356,6 +354,17 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	return s.await()
 }
 
+// showParts adds to the metrics those of parts that are not of the cluster.
+func (n *Node) showParts(p *process, m *metrics.Metrics, aside int) {
+	m.Gauge("carillon_memory_needed_bytes", "Memory that the process needs: without what is free, or garbage.", p.memory.Now)
+	m.Gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return n.mem.Bytes })
+	m.Gauge("carillon_damaged_folders", "Folders in the data directory to which damaged content was moved.", func() int64 { return int64(aside) })
+	n.showLogs(m, p.trail)
+	m.MustRegister(p.backups)
+	m.Count("carillon_spans_exported_total", "Spans that the collector of traces has taken.", p.tracer.Exported)
+	m.Count("carillon_spans_lost_total", "Spans that the collector did not take, or for which there was no room to wait.", p.tracer.Lost)
+}
+
 // console is the page at / of the API; nil: there is none.
 func (n *Node) console() *console.Site {
 	if n.cfg.NoConsole {
@@ -365,7 +374,7 @@ func (n *Node) console() *console.Site {
 }
 
 // runCore finds the node's cluster and runs its shards.
-func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics) error {
+func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics.Metrics) error {
 	select {
 	case <-p.members.Ready():
 	case <-s.api.ctx.Done():
@@ -401,7 +410,7 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 
 // runShards runs the node's shards to the end of the process. It returns an error only if the data
 // directory is damaged, others may be able to do without it, and nothing has begun.
-func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics) error {
+func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics.Metrics) error {
 	c, err := n.assemble(p, pool, m)
 	if err != nil {
 		s.ended(err)
@@ -424,7 +433,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyInterval, c.feed.Tidy) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.PollInterval, c.feed.PollStates) })
-			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleInterval, func() { m.rates.Sample(p.clock.Mono()) }) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleInterval, func() { m.Rates.Sample(p.clock.Mono()) }) })
 			tasks.Go(func() { p.backups.run(life, p.tasks, c) })
 			c.router.Run(life)
 			tasks.Wait()

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"carillon/node/member"
+	"carillon/node/metrics"
 	"carillon/ring"
 	"carillon/transport/api/backend"
 )
@@ -60,26 +61,26 @@ func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.Gr
 	return needs, nil
 }
 
-// resharding shows how far a growth of the number of shards is.
-func (m *metrics) resharding(core func() *core) {
-	gauge := func(name, help string, value func(*backend.ReshardingView) int) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			if v := core().growth(); v != nil {
-				return float64(value(v))
-			}
-			return 0
-		}))
+// showResharding shows how far a growth of the number of shards is.
+func (p *process) showResharding(m *metrics.Metrics) {
+	m.Gauge("carillon_shards", "Shards of the cluster.", func() int64 { return int64(p.core.Load().member.State.Shards().Now) })
+	growth := func() backend.ReshardingView {
+		if v := p.core.Load().growth(); v != nil {
+			return *v
+		}
+		return backend.ReshardingView{}
 	}
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "carillon_shards", Help: "Shards of the cluster."},
-		func() float64 { return float64(core().member.State.Shards().Now) }))
-	gauge("carillon_resharding_shards", "New shards that a growth of their number makes; 0: it does not grow.", func(v *backend.ReshardingView) int { return v.To - v.From })
-	gauge("carillon_resharding_done", "New shards that it has made.", func(v *backend.ReshardingView) int { return v.Done })
+	m.Gauge("carillon_resharding_shards", "New shards that a growth of their number makes; 0: it does not grow.", func() int64 {
+		v := growth()
+		return int64(v.To - v.From)
+	})
+	m.Gauge("carillon_resharding_done", "New shards that it has made.", func() int64 { return int64(growth().Done) })
 	for _, why := range []backend.ReshardingWait{backend.WaitsForMajority, backend.WaitsForMove} {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		m.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "carillon_resharding_waits", Help: "1 while the growth waits for the majority of a shard, or for a move of it.",
 			ConstLabels: prometheus.Labels{"for": string(why)},
 		}, func() float64 {
-			if v := core().growth(); v != nil && v.WaitsFor == why {
+			if growth().WaitsFor == why {
 				return 1
 			}
 			return 0

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/node/metrics"
 	"carillon/timer"
 )
 
@@ -125,7 +126,7 @@ func TestThousandTopics(t *testing.T) {
 		t.Errorf("a topic takes %d B", perTopic)
 	}
 	// Lines of the topics that are shown, and of calls that were not made before.
-	const ofTopics, ofCalls = shownTopics * 8, 80
+	const ofTopics, ofCalls = metrics.ShownTopics * 8, 80
 	if more := seriesOf() - series; more > ofTopics+ofCalls {
 		t.Errorf("/metrics has %d lines more than before", more)
 	}

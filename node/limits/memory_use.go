@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	runtimemetrics "runtime/metrics"
 	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // MemoryUse is the process's need of memory: the objects that the collector found to be live, and
@@ -28,15 +26,6 @@ func NewMemoryUse(mark int64, log *slog.Logger) *MemoryUse {
 		m.samples = append(m.samples, runtimemetrics.Sample{Name: name})
 	}
 	return m
-}
-
-// Register adds it and the limit to the metrics.
-func (m *MemoryUse) Register(to *prometheus.Registry, limit int64) {
-	gauge := func(name, help string, value func() int64) {
-		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
-	}
-	gauge("carillon_memory_needed_bytes", "Memory that the process needs: without what is free, or garbage.", m.Now)
-	gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return limit })
 }
 
 // Now reads the need, which takes less than a microsecond, and logs when it makes adds be refused,

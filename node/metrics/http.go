@@ -1,4 +1,4 @@
-package node
+package metrics
 
 import (
 	"strconv"
@@ -10,10 +10,10 @@ import (
 	"carillon/transport/api"
 )
 
-// httpMetrics counts requests of the API. The series of a route are made at its first request, so
+// HTTP counts requests of the API. The series of a route are made at its first request, so
 // that /metrics has no series for calls that nobody makes; from then on counting takes no memory
 // and no lock.
-type httpMetrics struct {
+type HTTP struct {
 	requests *prometheus.CounterVec
 	refused  map[int]prometheus.Counter // by status
 	seconds  *prometheus.HistogramVec
@@ -33,8 +33,9 @@ type routeMetrics struct {
 	codes   [statuses]atomic.Pointer[prometheus.Counter]
 }
 
-func newHTTPMetrics(to *prometheus.Registry) *httpMetrics {
-	m := &httpMetrics{
+// NewHTTP makes the series of the API.
+func NewHTTP(to *prometheus.Registry) *HTTP {
+	m := &HTTP{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_http_requests_total", Help: "Requests of the API by route and status; route none: of unknown paths.",
 		}, []string{"route", "code"}),
@@ -56,8 +57,8 @@ func newHTTPMetrics(to *prometheus.Registry) *httpMetrics {
 	return m
 }
 
-// observe is api.Config.Observe.
-func (m *httpMetrics) observe(route, status int, took time.Duration) {
+// Observe is api.Config.Observe.
+func (m *HTTP) Observe(route, status int, took time.Duration) {
 	r := m.routes[route].Load()
 	if r == nil {
 		r = &routeMetrics{seconds: m.seconds.WithLabelValues(m.names[route])}

@@ -1,4 +1,4 @@
-package node
+package metrics
 
 import (
 	"cmp"
@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
 )
 
 // Bounds of the series of topics.
 const (
-	shownTopics  = 100  // that have series of their own; the rest is otherTopics
+	ShownTopics  = 100  // that have series of their own; the rest is otherTopics
 	rankedTopics = 1000 // whose activity is remembered
 	// After which an attempt counts for half in the order of the busiest.
 	topicHalfLife = 10 * time.Minute
@@ -33,12 +34,12 @@ var (
 
 var firedNames = [...]string{shard.FiredSuccess: "success", shard.FiredRetry: "retry", shard.FiredDead: "dead"}
 
-// topicMetrics has the metrics of the busiest topics, each by itself. Which these are is decided at
+// Topics has the metrics of the busiest topics, each by itself. Which these are is decided at
 // each scrape. A topic that is shown counts twice as busy, so that it does not come and go. The
 // counters of a topic that is no longer shown stay as they are, and continue if it is shown again.
 // Attempts meanwhile count for the others, so that no counter ever falls.
-type topicMetrics struct {
-	core func() *core
+type Topics struct {
+	from Sources
 	most int // topics that are shown
 
 	mu    sync.Mutex
@@ -55,22 +56,25 @@ type topicRank struct {
 	fired shard.Fired // while it was shown
 }
 
+// NewTopics shows so many topics by themselves.
+func NewTopics(from Sources, most int) *Topics { return &Topics{from: from, most: most} }
+
 // Describe implements prometheus.Collector.
-func (m *topicMetrics) Describe(ch chan<- *prometheus.Desc) {
+func (m *Topics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{topicTimersDesc, topicOldestDesc, topicFiredDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m *topicMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m *Topics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.core()
-	activity := c.host.TakeActivity()
+	host, state := m.from.Host(), m.from.State()
+	activity := host.TakeActivity()
 	now := time.Now()
-	shown := m.choose(c, &activity, now)
-	counts, err := c.host.Counts(shown)
+	shown := m.choose(state, &activity, now)
+	counts, err := host.Counts(shown)
 	if err != nil {
 		return
 	}
@@ -114,7 +118,7 @@ func sumOf(a, b *shard.Fired) (sum shard.Fired) {
 }
 
 // choose ranks the topics and returns those to show.
-func (m *topicMetrics) choose(c *core, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
+func (m *Topics) choose(state *ring.State, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
 	if m.ranks == nil {
 		m.ranks = map[timer.TopicID]*topicRank{}
 	}
@@ -129,12 +133,12 @@ func (m *topicMetrics) choose(c *core, activity *shard.Activity, now time.Time) 
 			r.score += float64(n)
 		}
 	}
-	for _, t := range c.member.State.Topics.List("", m.most) { // where there are few, all of them
+	for _, t := range state.Topics.List("", m.most) { // where there are few, all of them
 		m.rank(t.ID)
 	}
 	list := make([]timer.TopicID, 0, len(m.ranks))
 	for id, r := range m.ranks {
-		if t, ok := c.member.State.Topic(id); ok {
+		if t, ok := state.Topic(id); ok {
 			r.name = t.Name
 			list = append(list, id)
 			continue
@@ -160,7 +164,7 @@ func (m *topicMetrics) choose(c *core, activity *shard.Activity, now time.Time) 
 	return list[:min(len(list), m.most)]
 }
 
-func (m *topicMetrics) rank(id timer.TopicID) *topicRank {
+func (m *Topics) rank(id timer.TopicID) *topicRank {
 	r := m.ranks[id]
 	if r == nil {
 		r = &topicRank{}
@@ -169,8 +173,8 @@ func (m *topicMetrics) rank(id timer.TopicID) *topicRank {
 	return r
 }
 
-// withoutTopics leaves out the metrics whose series name topics, or the receivers of their timers.
-func withoutTopics(from prometheus.Gatherer) prometheus.Gatherer {
+// WithoutTopics leaves out the metrics whose series name topics, or the receivers of their timers.
+func WithoutTopics(from prometheus.Gatherer) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := from.Gather()
 		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {

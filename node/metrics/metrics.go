@@ -1,4 +1,6 @@
-package node
+// Package metrics is what /metrics shows of a node. Its Metrics counts what the host, the log and the
+// API report; gauges, and counters that other parts keep, are asked for at a scrape.
+package metrics
 
 import (
 	"cmp"
@@ -10,18 +12,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"carillon/internal/delivery"
+	"carillon/internal/history"
 	"carillon/node/feed"
+	"carillon/ring"
 	"carillon/shard"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/callback"
-	"carillon/wal"
 )
 
-// metrics are the series of /metrics. It observes the host and the log; gauges are asked for at a
-// scrape.
-type metrics struct {
-	registry *prometheus.Registry
+// Sources are asked at a scrape, from the time on at which the host has read its log.
+type Sources struct {
+	Host   func() *shard.Host
+	State  func() *ring.State
+	Locked func() []string // topics whose calls wait for a key that is not there
+	Pool   *callback.Pool
+}
+
+// Metrics are the series of /metrics. It is the host's shard.Observer.
+type Metrics struct {
+	*prometheus.Registry
 
 	adds, modifies prometheus.Counter
 	cancels        map[timer.Code]prometheus.Counter
@@ -30,14 +40,13 @@ type metrics struct {
 	deadReplaced   prometheus.Counter
 	made, unmade   prometheus.Counter // outcomes
 	elections      prometheus.Counter
-	aside          prometheus.Gauge
 
 	sent, received transfers
 
 	callback, fsync, frame, snapshot prometheus.Histogram
 	lateness, heldLateness           prometheus.Observer
 
-	rates feed.Rates // of the last minute
+	Rates feed.Rates // of the last minute
 }
 
 // transfers are snapshots that went one way between nodes.
@@ -48,21 +57,22 @@ func (t *transfers) add(bytes int64) {
 	t.bytes.Add(float64(bytes))
 }
 
-func newMetrics(host func() *shard.Host, topics func() map[string]int, locked func() []string, pool *callback.Pool) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+// New makes the series of a build.
+func New(version string, from Sources) *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry()}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		m.registry.MustRegister(c)
+		m.MustRegister(c)
 		return c
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-		m.registry.MustRegister(h)
+		m.MustRegister(h)
 		return h
 	}
 	labelled := func(name, help, label string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-		m.registry.MustRegister(v)
+		m.MustRegister(v)
 		return v
 	}
 	m.adds = counter("carillon_add_total", "Timers created or replaced whole.")
@@ -85,8 +95,6 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 	outcomes := labelled("carillon_outcomes_total", "Timers that on_done and on_dead made. lost: their topic was deleted by force.", "result")
 	m.made, m.unmade = outcomes.WithLabelValues("made"), outcomes.WithLabelValues("lost")
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
-	m.aside = prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_damaged_folders", Help: "Folders in the data directory to which damaged content was moved."})
-	m.registry.MustRegister(m.aside)
 	count := labelled("carillon_snapshot_transfers_total", "Snapshots that were sent to other nodes, or received and used by this one.", "direction")
 	bytes := labelled("carillon_snapshot_transfer_bytes_total", "Bytes of those snapshots.", "direction")
 	m.sent = transfers{count.WithLabelValues("sent"), bytes.WithLabelValues("sent")}
@@ -95,47 +103,65 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 		Name: "carillon_lateness_seconds", Help: "Time from due to the start of the first attempt. held: whether a pause, a breaker, its key or a limit delayed it.",
 		Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600},
 	}, []string{"held"})
-	m.registry.MustRegister(lateness)
+	m.MustRegister(lateness)
 	m.lateness, m.heldLateness = lateness.WithLabelValues("no"), lateness.WithLabelValues("yes")
 	m.callback = histogram("carillon_callback_seconds", "Duration of calls to receivers, once for each timer that a call attempted.", prometheus.ExponentialBuckets(0.001, 2, 16))
 	m.fsync = histogram("carillon_wal_fsync_seconds", "Duration of the log's fsyncs.", prometheus.ExponentialBuckets(0.0001, 2, 16))
 	m.frame = histogram("carillon_wal_frame_operations", "Timer operations in one frame of the log.", prometheus.ExponentialBuckets(1, 2, 14))
 	m.snapshot = histogram("carillon_snapshot_seconds", "Duration of snapshots.", prometheus.ExponentialBuckets(0.01, 2, 14))
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{host, topics, locked, pool})
-	return m
-}
-
-// build registers the metric of the build.
-func (m *metrics) build(version string) {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
+	m.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &gauges{from}, NewTopics(from, ShownTopics))
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "carillon_build_info", Help: "1; the labels name the build.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	})
-	g.Set(1)
-	m.registry.MustRegister(g)
+	build.Set(1)
+	m.MustRegister(build)
+	m.Gauge("carillon_feature_level", "Feature level that the cluster uses.", func() int64 { return int64(from.State().Upgrade().Level) })
+	m.Gauge("carillon_upgrade_waits", "1 while all nodes understand a higher feature level and nobody has finalized the upgrade.", func() int64 {
+		if u := from.State().Upgrade(); u.Waits() {
+			return 1
+		}
+		return 0
+	})
+	return m
 }
 
-// count is a counter that is kept elsewhere.
-func (m *metrics) count(name, help string, value func() int64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+// Count shows a counter that another part keeps.
+func (m *Metrics) Count(name, help string, value func() int64) {
+	m.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+}
+
+// Gauge shows a value of another part.
+func (m *Metrics) Gauge(name, help string, value func() int64) {
+	m.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+}
+
+// History shows what a history keeps, and what it has left out.
+func (m *Metrics) History(of *history.Store) {
+	m.Count("carillon_history_records_total", "Ends and attempts written to the history.", func() int64 { return int64(of.Stats().Recorded) })
+	m.Count("carillon_history_dropped_total", "Ends and attempts that the history left out: too many at once, the disk failed or is almost full.",
+		func() int64 { return int64(of.Stats().Dropped) })
+	m.Count("carillon_history_damaged_total", "Places in the history's files that could not be read.", func() int64 { return int64(of.Stats().Damaged) })
+	m.Gauge("carillon_history_bytes", "Size of the history's files.", func() int64 { return of.Stats().Bytes })
+	m.Gauge("carillon_history_files", "Number of the history's files.", func() int64 { return int64(of.Stats().Files) })
 }
 
 // Command implements shard.Observer.
-func (m *metrics) Command(kind timer.Kind, code timer.Code) {
+func (m *Metrics) Command(kind timer.Kind, code timer.Code) {
 	switch kind {
 	case timer.Add, timer.Put:
 		if code == timer.Created || code == timer.OK || code == timer.Merged {
 			m.adds.Inc()
-			m.rates.Count(feed.Added)
+			m.Rates.Count(feed.Added)
 		}
 	case timer.Modify, timer.Fire, timer.Pause, timer.Resume:
 		if code == timer.OK {
 			m.modifies.Inc()
-			m.rates.Count(feed.Changed)
+			m.Rates.Count(feed.Changed)
 		}
 	case timer.Cancel:
 		if code == timer.Prevented || code == timer.CancelInFlight {
-			m.rates.Count(feed.Cancelled)
+			m.Rates.Count(feed.Cancelled)
 		}
 		if c := m.cancels[code]; c != nil {
 			c.Inc()
@@ -144,7 +170,7 @@ func (m *metrics) Command(kind timer.Kind, code timer.Code) {
 }
 
 // Outcome implements shard.Observer.
-func (m *metrics) Outcome(_ timer.TopicID, o *table.Outcome) {
+func (m *Metrics) Outcome(_ timer.TopicID, o *table.Outcome) {
 	c := m.fired[o.Kind]
 	if !o.ByConsumer && (c != nil || o.Kind == table.Accepted) {
 		m.callback.Observe(float64(o.EndedMs-o.StartedMs) / 1000)
@@ -155,36 +181,36 @@ func (m *metrics) Outcome(_ timer.TopicID, o *table.Outcome) {
 	c.Inc()
 	switch o.Kind {
 	case table.Ack:
-		m.rates.Count(feed.Succeeded)
+		m.Rates.Count(feed.Succeeded)
 	case table.RetryLater:
-		m.rates.Count(feed.Retried)
+		m.Rates.Count(feed.Retried)
 	case table.Kill:
-		m.rates.Count(feed.Died)
+		m.Rates.Count(feed.Died)
 		m.dead[o.Reason].Inc()
 	}
 }
 
 // Expired implements shard.Observer.
-func (m *metrics) Expired() { m.dead[timer.Expired].Inc() }
+func (m *Metrics) Expired() { m.dead[timer.Expired].Inc() }
 
 // Outcomes implements shard.Observer.
-func (m *metrics) Outcomes(made, lost int) {
+func (m *Metrics) Outcomes(made, lost int) {
 	m.made.Add(float64(made))
 	m.unmade.Add(float64(lost))
 }
 
 // DeadReplaced implements shard.Observer.
-func (m *metrics) DeadReplaced(n int) { m.deadReplaced.Add(float64(n)) }
+func (m *Metrics) DeadReplaced(n int) { m.deadReplaced.Add(float64(n)) }
 
 // Frame implements shard.Observer.
-func (m *metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }
+func (m *Metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }
 
 // Lateness implements shard.Observer.
-func (m *metrics) Lateness(ms int64, held bool, traceID *[16]byte) {
+func (m *Metrics) Lateness(ms int64, held bool, traceID *[16]byte) {
 	to := m.heldLateness
 	if !held {
 		to = m.lateness
-		m.rates.Late(ms) // the console's lateness is the node's own, too
+		m.Rates.Late(ms) // the console's lateness is the node's own, too
 	}
 	if traceID == nil {
 		to.Observe(float64(ms) / 1000)
@@ -194,31 +220,22 @@ func (m *metrics) Lateness(ms int64, held bool, traceID *[16]byte) {
 }
 
 // Elected implements shard.Observer.
-func (m *metrics) Elected() { m.elections.Inc() }
+func (m *Metrics) Elected() { m.elections.Inc() }
 
 // Snapshot implements shard.Observer.
-func (m *metrics) Snapshot(took time.Duration) { m.snapshot.Observe(took.Seconds()) }
+func (m *Metrics) Snapshot(took time.Duration) { m.snapshot.Observe(took.Seconds()) }
 
 // SnapshotSent implements shard.Observer.
-func (m *metrics) SnapshotSent(bytes int64) { m.sent.add(bytes) }
+func (m *Metrics) SnapshotSent(bytes int64) { m.sent.add(bytes) }
 
 // SnapshotReceived implements shard.Observer.
-func (m *metrics) SnapshotReceived(bytes int64) { m.received.add(bytes) }
+func (m *Metrics) SnapshotReceived(bytes int64) { m.received.add(bytes) }
 
-// log has the figures that the write-ahead log reports.
-func (m *metrics) log() wal.Observe {
-	return wal.Observe{
-		Sync: func(took time.Duration) { m.fsync.Observe(took.Seconds()) },
-	}
-}
+// Sync is for wal.Observe.
+func (m *Metrics) Sync(took time.Duration) { m.fsync.Observe(took.Seconds()) }
 
 // gauges are read when scraped.
-type gauges struct {
-	host   func() *shard.Host
-	topics func() map[string]int // secrets of topics by the key that sealed them; "" none
-	locked func() []string       // topics whose calls wait for a key that is not there
-	pool   *callback.Pool
-}
+type gauges struct{ Sources }
 
 var (
 	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
@@ -255,10 +272,10 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
-	disk := g.host().Disk()
+	disk := g.Host().Disk()
 	gauge(diskDesc, int64(disk.Free))
 	gauge(diskLowDesc, int64(disk.Limit))
-	s := g.host().Stats()
+	s := g.Host().Stats()
 	gauge(timersDesc, s.Scheduled, "scheduled")
 	gauge(timersDesc, s.Leased, "leased")
 	gauge(timersDesc, s.Done, "done")
@@ -281,18 +298,18 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for key, n := range s.SealedBy {
 		gauge(sealedDesc, n, "timers", key)
 	}
-	for key, n := range g.topics() {
+	for key, n := range g.State().SealedBy() {
 		gauge(sealedDesc, int64(n), "topics", cmp.Or(key, "none"))
 	}
-	for _, name := range g.locked() {
+	for _, name := range g.Locked() {
 		gauge(lockedDesc, 1, name)
 	}
-	for why, n := range g.host().Refused() {
+	for why, n := range g.Host().Refused() {
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), refusedNames[why])
 	}
 	left := maxBreakerSeries
 	for _, unwell := range []bool{true, false} {
-		g.pool.Breakers(func(destination string, state delivery.BreakerState) {
+		g.Pool.Breakers(func(destination string, state delivery.BreakerState) {
 			if left > 0 && (state != delivery.BreakerClosed) == unwell {
 				left--
 				gauge(breakerDesc, int64(state), destination)
