@@ -25,7 +25,7 @@ var places = []struct{ place, folder, test string }{
 	{"id, key, label, URL and header of a request, problem", "transport/api", "TestUsersNamesAreData"},
 	{"server-sent event", "transport/api/events", "TestStrangersTextsInEvents"},
 	{"cursor", "transport/api/timers", "TestPlaceInACursor"},
-	{"receipt", "node", "TestTextsAreNoReceipts"},
+	{"receipt", "node/calls", "TestTextsAreNoReceipts"},
 	{"label of a metric", "node/metrics", "TestLabelsOfMetricsAreData"},
 	{"line of the audit log", "internal/audit", "TestTextsAreNoLines"},
 	{"line of the log, text and JSON", "transport/callback", "TestStrangersTextsInTheLog"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"carillon/node/calls"
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/transport/api/backend"
@@ -22,8 +23,8 @@ func (c *core) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([
 	out := make([]backend.Pulled, len(taken))
 	for i := range taken {
 		t := &taken[i]
-		r := receipt{shard: t.Shard, place: c.router.PlaceOf(topic, t.Timer.ID), topic: topic, handle: t.Handle, seq: t.Timer.Seq, fence: t.Timer.Fence}
-		out[i] = backend.Pulled{Timer: t.Timer, Receipt: r.seal(secret), UntilMs: t.UntilMs}
+		r := calls.Receipt{Shard: t.Shard, Place: c.router.PlaceOf(topic, t.Timer.ID), Topic: topic, Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
+		out[i] = backend.Pulled{Timer: t.Timer, Receipt: r.Seal(secret), UntilMs: t.UntilMs}
 	}
 	return out, nil
 }
@@ -33,8 +34,8 @@ func (c *core) Return(ctx context.Context, topic timer.TopicID, leases []backend
 	secret := c.clusterSecret()
 	taken := make([]timer.PulledTimer, 0, len(leases))
 	for i := range leases {
-		if r, ok := openReceipt(secret, leases[i].Receipt); ok {
-			taken = append(taken, timer.PulledTimer{Shard: r.shard, Handle: r.handle, Timer: leases[i].Timer})
+		if r, ok := calls.OpenReceipt(secret, leases[i].Receipt); ok {
+			taken = append(taken, timer.PulledTimer{Shard: r.Shard, Handle: r.Handle, Timer: leases[i].Timer})
 		}
 	}
 	c.router.GiveBack(ctx, topic, taken)
@@ -51,11 +52,11 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 	var ops []timer.Op
 	var at []int
 	for i, text := range claim.Receipts {
-		r, ok := openReceipt(secret, text)
-		if !ok || r.shard == shard.Meta || int(r.shard) > shards {
+		r, ok := calls.OpenReceipt(secret, text)
+		if !ok || r.Shard == shard.Meta || int(r.Shard) > shards {
 			continue
 		}
-		topic, err := c.topics.ByID(ctx, r.topic)
+		topic, err := c.topics.ByID(ctx, r.Topic)
 		if errors.Is(err, timer.ErrNoTopic) {
 			continue
 		}
@@ -65,11 +66,11 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 		if !claim.Sees(topic.Name) {
 			continue
 		}
-		if r.place != 0 {
-			r.shard = timer.ShardID(1 + (r.place-1)%uint64(shards))
+		if r.Place != 0 {
+			r.Shard = timer.ShardID(1 + (r.Place-1)%uint64(shards))
 		}
-		ops = append(ops, timer.Op{Shard: r.shard, Place: r.place, Brief: true, Command: &timer.Command{Kind: claim.Kind, Topic: r.topic, Claim: &timer.LeaseUpdate{
-			Handle: r.handle, Seq: r.seq, Fence: r.fence,
+		ops = append(ops, timer.Op{Shard: r.Shard, Place: r.Place, Brief: true, Command: &timer.Command{Kind: claim.Kind, Topic: r.Topic, Claim: &timer.LeaseUpdate{
+			Handle: r.Handle, Seq: r.Seq, Fence: r.Fence,
 			LeaseMs: claim.LeaseMs, DelayMs: claim.DelayMs, HasDelay: claim.HasDelay, Reason: claim.Reason,
 		}}})
 		at = append(at, i)

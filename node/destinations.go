@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"carillon/node/calls"
 	"carillon/transport/api/backend"
 	"carillon/transport/callback"
 )
@@ -51,7 +52,7 @@ func (c *core) Destinations(ctx context.Context) (list []backend.Destination, mi
 func (c *core) destinations() (list []backend.Destination) {
 	waiting := map[string]int{}
 	for to, timers := range c.host.DueFor() {
-		waiting[to.(destination).key.Destination()] += timers
+		waiting[to.(calls.Destination).Name()] += timers
 	}
 	now := c.p.timers.WallMs()
 	ago := func(at time.Time) int64 { return time.Since(at).Milliseconds() }

@@ -18,6 +18,7 @@ import (
 	"carillon/internal/clocks"
 	"carillon/internal/tracing"
 	"carillon/internal/vfs"
+	"carillon/node/calls"
 	"carillon/node/feed"
 	"carillon/node/limits"
 	"carillon/node/member"
@@ -243,13 +244,18 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*c
 		m.History(c.history.store)
 	}
 	c.feed = c.newFeed(&m.Rates, pool)
-	dispatch := &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, tracer: p.tracer, secret: c.clusterSecret, place: func(topic timer.TopicID, id string) uint64 { return c.router.PlaceOf(topic, id) }, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}
-	dispatch.batches.show(m)
+	dispatch := calls.Config{
+		Pool: pool, NowMs: p.timers.WallMs, Keys: p.vault.keys.Load, Lacks: func(id string) bool { return p.vault.lacks(p.clock.Mono(), id) },
+		Tracer: p.tracer, Secret: c.clusterSecret, Place: func(topic timer.TopicID, id string) uint64 { return c.router.PlaceOf(topic, id) }, Auth: n.auth, Guarded: &p.ownAddresses.learned,
+	}
+	if p.testClock != nil {
+		dispatch.Started = &p.testClock.calls
+	}
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: dispatch, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: calls.New(dispatch, m), Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.Mark(), MemoryUse: p.memory.Now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
@@ -299,11 +305,11 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	policy := n.cfg.where(p.listening())
 	allowed := limits.AllowedConnections(n.cfg.MaxConnections, n.cfg.MaxCalls, n.cfg.Logger)
-	calls := callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: allowed.Calls, MaxIdleConns: allowed.Idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.timers.Lease, Logger: n.cfg.Logger}
+	config := callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: allowed.Calls, MaxIdleConns: allowed.Idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.timers.Lease, Logger: n.cfg.Logger}
 	if p.testClock != nil {
-		calls.TestClock = p.testClock.Wall
+		config.TestClock = p.testClock.Wall
 	}
-	pool, err := callback.New(calls)
+	pool, err := callback.New(config)
 	if err != nil {
 		return err
 	}

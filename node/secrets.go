@@ -2,18 +2,14 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"carillon/internal/delivery"
 	"carillon/internal/secret"
 	"carillon/ring"
 	"carillon/timer"
-	"carillon/transport/callback"
 )
 
 // Secrets are sealed by the node that takes a request, before it proposes or passes anything on,
@@ -42,9 +38,6 @@ type lackedKey struct {
 // lackedFor is how long one call without its key counts: as long as the timer is due it is asked
 // for each second.
 const lackedFor = 5 * time.Second
-
-// keyAgain is when a call without its key is looked at again.
-const keyAgain = time.Second
 
 // readSecretsKeys reads the keys for secrets at rest; nil without a file.
 func (c Config) readSecretsKeys() (keys *secret.Keys, shared bool, err error) {
@@ -94,16 +87,6 @@ func (v *vault) lacks(now time.Duration, id string) bool {
 		v.lacked.Store(&lackedKey{id, now})
 	}
 	return true
-}
-
-// needs lists the ids of the keys that headers are sealed with.
-func needs(headers []timer.Header) (ids string) {
-	for i := range headers {
-		if id := secret.KeyOf(headers[i].Value); id != "" && !strings.Contains(ids, id) {
-			ids = strings.TrimPrefix(ids+" "+id, " ")
-		}
-	}
-	return ids
 }
 
 // lacksKey names the key that this node needs and does not have; "": none. Without that key it
@@ -273,51 +256,4 @@ func (c *core) sealedPolicy(topic string, p *timer.Policy) (*timer.Policy, error
 		return nil, err
 	}
 	return ring.SealPolicy(keys, topic, p), nil
-}
-
-// openHeaders gives the headers of a call.
-func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers []timer.Header) (out []callback.Header, err error) {
-	keys := d.vault.keys.Load()
-	for _, h := range headers {
-		if h.Value, err = keys.Open(place(h.Name), h.Value); err != nil {
-			return nil, fmt.Errorf("header %s: %w", h.Name, err)
-		}
-		out = append(out, callback.Header{Name: h.Name, Value: h.Value})
-	}
-	return out, nil
-}
-
-// locked reports whether a call of the topic to a destination needs a missing key.
-func (d *dispatcher) locked(t *timer.Topic, ids string) bool {
-	for id := range strings.FieldsSeq(ids) {
-		if d.vault.lacks(d.clock.Mono(), id) {
-			return true
-		}
-	}
-	for _, kept := range t.Policy.Secrets {
-		if id := secret.KeyOf(kept); id != "" && d.vault.lacks(d.clock.Mono(), id) {
-			return true
-		}
-	}
-	for i := range t.Policy.SigningKeys {
-		if id := secret.KeyOf(t.Policy.SigningKeys[i].Private); id != "" && d.vault.lacks(d.clock.Mono(), id) {
-			return true
-		}
-	}
-	for i := range t.Policy.Callback.Headers {
-		if id := secret.KeyOf(t.Policy.Callback.Headers[i].Value); id != "" && d.vault.lacks(d.clock.Mono(), id) {
-			return true
-		}
-	}
-	return false
-}
-
-// unopened is how an attempt ends whose secrets cannot be opened. Without the key it was no
-// attempt, and waits; with a damaged envelope it is one that failed.
-func (d *dispatcher) unopened(err error) delivery.Outcome {
-	if _, lacks := errors.AsType[*secret.KeyError](err); lacks {
-		return delivery.Outcome{NotSent: true}
-	}
-	now := d.clock.WallMs()
-	return delivery.Outcome{Err: err.Error(), StartedMs: now, EndedMs: now}
 }

@@ -1,4 +1,4 @@
-package node
+package calls
 
 import (
 	"crypto/rand"
@@ -29,7 +29,7 @@ func (b *batchCounts) show(m *metrics.Metrics) {
 }
 
 // StartBatch implements scheduler.Dispatcher.
-func (d *dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done func([]delivery.Outcome)) {
+func (d *Dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done func([]delivery.Outcome)) {
 	r, ids, err := d.batchRequest(c)
 	if err != nil {
 		p.Cancel()
@@ -37,8 +37,8 @@ func (d *dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done 
 		go done(out) // not on the shard's own goroutine
 		return
 	}
-	if d.test != nil {
-		d.test.calls.Add(1)
+	if d.Started != nil {
+		d.Started.Add(1)
 	}
 	p.(callback.Permit).Start(r, func(out callback.Outcome) {
 		if !out.NotSent {
@@ -65,7 +65,7 @@ func repeated(out delivery.Outcome, n int) []delivery.Outcome {
 }
 
 // batchRequest is the request of a call of many timers, and their webhook-ids in order.
-func (d *dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []string, error) {
+func (d *Dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []string, error) {
 	cb := c.Own.Under(&c.Topic.Policy.Callback)
 	r := &callback.Request{
 		URL: cb.URL, Method: cb.Method, ContentType: "application/json", Timeout: time.Duration(cb.TimeoutMs) * time.Millisecond,
@@ -80,7 +80,7 @@ func (d *dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []
 	if r.Headers, err = d.openHeaders(func(header string) secret.Place { return secret.OfTopic(c.Topic.Name, header) }, cb.Headers); err != nil {
 		return nil, nil, err
 	}
-	fact := d.topics.fact(c.Topic, d.vault.keys.Load())
+	fact := d.topics.fact(c.Topic, d.Keys())
 	r.Secrets, r.SigningKeys = fact.secrets, fact.keys
 	return r, ids, fact.failed
 }

@@ -1,4 +1,4 @@
-package node
+package calls
 
 import (
 	"bytes"
@@ -9,17 +9,17 @@ import (
 
 func TestReceipt(t *testing.T) {
 	secret, other := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
-	r := receipt{shard: 9, topic: 3, handle: 1 << 20, seq: 1 << 30, fence: 1 << 40}
-	text := r.seal(secret)
+	r := Receipt{Shard: 9, Topic: 3, Handle: 1 << 20, Seq: 1 << 30, Fence: 1 << 40}
+	text := r.Seal(secret)
 	if strings.ContainsAny(text, "+/=") || len(text) > maxReceiptText {
 		t.Errorf("receipt %q", text)
 	}
-	if got, ok := openReceipt(secret, text); !ok || got != r {
+	if got, ok := OpenReceipt(secret, text); !ok || got != r {
 		t.Errorf("%+v %t", got, ok)
 	}
 	next := r
-	next.fence++
-	if next.seal(secret) == text {
+	next.Fence++
+	if next.Seal(secret) == text {
 		t.Error("two leases have one receipt")
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(text)
@@ -27,7 +27,7 @@ func TestReceipt(t *testing.T) {
 		for bit := range 8 {
 			bad := bytes.Clone(raw)
 			bad[i] ^= 1 << bit
-			if got, ok := openReceipt(secret, base64.RawURLEncoding.EncodeToString(bad)); ok {
+			if got, ok := OpenReceipt(secret, base64.RawURLEncoding.EncodeToString(bad)); ok {
 				t.Fatalf("bit %d of byte %d flipped: %+v", bit, i, got)
 			}
 		}
@@ -39,7 +39,7 @@ func TestReceipt(t *testing.T) {
 		"another cluster's": {other, text}, "no secret yet": {nil, text}, "empty": {secret, ""}, "cut": {secret, text[:len(text)-1]},
 		"more": {secret, text + "A"}, "padded": {secret, text + "="}, "no base64": {secret, "!" + text[1:]}, "long": {secret, strings.Repeat("A", 1000)},
 	} {
-		if got, ok := openReceipt(c.secret, c.text); ok {
+		if got, ok := OpenReceipt(c.secret, c.text); ok {
 			t.Errorf("%s is a receipt of %+v", name, got)
 		}
 	}

@@ -1,4 +1,7 @@
-package node
+// Package calls makes the calls to receivers: it turns timers and their topics' policies into
+// requests of the callback pool, and what receivers answer into outcomes. It makes and opens the
+// receipts by which consumers report.
+package calls
 
 import (
 	"cmp"
@@ -11,38 +14,57 @@ import (
 	"carillon/internal/delivery"
 	"carillon/internal/secret"
 	"carillon/internal/tracing"
+	"carillon/node/metrics"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/transport/api"
 	"carillon/transport/callback"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// dispatcher lets the shards call receivers: it turns a timer and its topic's policy into a request
-// of the callback pool.
-type dispatcher struct {
-	pool  *callback.Pool
-	clock timeSource
-	test  *testClock // nil: there is none
-	vault *vault
-	// tracer reports calls to a collector; nil: none.
-	tracer *tracing.Tracer
-	// secret is the cluster's; nil as long as there is none.
-	secret func() []byte
-	// place is route.Router.PlaceOf.
-	place  func(topic timer.TopicID, id string) uint64
-	topics topicFacts
-	// guarded: the ports of the cluster are known, which no call may reach.
-	guarded *atomic.Bool
+// Config is what a Dispatcher works with.
+type Config struct {
+	Pool  *callback.Pool
+	NowMs func() int64 // of timers
+	// Keys open secrets; nil: there are none. Lacks reports, and records, that a call needs a key that
+	// this node does not have.
+	Keys  func() *secret.Keys
+	Lacks func(id string) bool
+	// Tracer reports calls to a collector; nil: none.
+	Tracer *tracing.Tracer
+	// Secret is the cluster's; nil as long as there is none.
+	Secret func() []byte
+	// Place is where the timer of an id is: see timer.Op.
+	Place func(topic timer.TopicID, id string) uint64
+	// Auth names the tenant of a topic; nil: nobody is asked for a token.
+	Auth *api.Auth
+	// Guarded: the ports of the cluster are known, which no call may reach.
+	Guarded *atomic.Bool
+	// Started counts the calls of a node with a test clock; nil: it has none.
+	Started *atomic.Int64
+}
+
+// Dispatcher lets the shards call receivers. It is their scheduler.Dispatcher.
+type Dispatcher struct {
+	Config
+	topics  topicFacts
 	batches batchCounts
+}
+
+// New makes a Dispatcher, and shows its counts among the metrics.
+func New(c Config, shown *metrics.Metrics) *Dispatcher {
+	d := &Dispatcher{Config: c, topics: topicFacts{auth: c.Auth}}
+	d.batches.show(shown)
+	return d
 }
 
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
 
 // Route implements shard.Dispatcher. A topic with a breaker policy of its own has its own breaker
 // at each destination.
-func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
+func (d *Dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
 	url := own.URL
 	if url == "" {
 		url = t.Policy.Callback.URL
@@ -58,35 +80,38 @@ func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Desti
 		key.Scope = t.Name
 	}
 	timeout := time.Duration(own.Under(&t.Policy.Callback).TimeoutMs) * time.Millisecond
-	return destination{key: key, long: timeout > callback.LongCall, needs: needs(own.Headers)}, nil
+	return Destination{key: key, long: timeout > callback.LongCall, needs: needs(own.Headers)}, nil
 }
 
-// destination is where a timer's calls go. Long ones go apart from others, since their slots are
+// Destination is where a timer's calls go. Long ones go apart from others, since their slots are
 // fewer, and so do those that need keys.
-type destination struct {
+type Destination struct {
 	key   callback.Key
 	long  bool
 	needs string // ids of the keys that the timer's own headers are sealed with
 }
 
+// Name is the receiver, scheme://host:port.
+func (d Destination) Name() string { return d.key.Destination() }
+
 // Tenant implements scheduler.Dispatcher.
-func (d *dispatcher) Tenant(t *timer.Topic) string {
-	return d.topics.fact(t, d.vault.keys.Load()).tenant
+func (d *Dispatcher) Tenant(t *timer.Topic) string {
+	return d.topics.fact(t, d.Keys()).tenant
 }
 
 // Acquire implements scheduler.Dispatcher.
-func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict) {
-	to := dest.(destination)
+func (d *Dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict) {
+	to := dest.(Destination)
 	switch {
-	case !d.guarded.Load():
+	case !d.Guarded.Load():
 		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: 20 * time.Millisecond}
-	case t.Policy.Report && d.secret() == nil: // its receivers could not report
+	case t.Policy.Report && d.Secret() == nil: // its receivers could not report
 		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
 	case d.locked(t, to.needs):
 		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: keyAgain}
 	}
 	b := t.Policy.Breaker
-	p, v := d.pool.Acquire(callback.Call{
+	p, v := d.Pool.Acquire(callback.Call{
 		Key: to.key, Limit: t.Policy.DestinationConcurrency, Breaker: callback.Breaker{
 			Failures: b.Failures,
 			Window:   time.Duration(b.WindowMs) * time.Millisecond,
@@ -102,20 +127,20 @@ func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a deliv
 }
 
 // State implements scheduler.Dispatcher.
-func (d *dispatcher) State(dest scheduler.Destination, _ *timer.Topic) delivery.State {
-	return d.pool.State(dest.(destination).key)
+func (d *Dispatcher) State(dest scheduler.Destination, _ *timer.Topic) delivery.State {
+	return d.Pool.State(dest.(Destination).key)
 }
 
 // Start implements scheduler.Dispatcher.
-func (d *dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
+func (d *Dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
 	r, err := d.request(j)
 	if err != nil {
 		p.Cancel()
 		go done(d.unopened(err)) // not on the shard's own goroutine
 		return
 	}
-	if d.test != nil {
-		d.test.calls.Add(1)
+	if d.Started != nil {
+		d.Started.Add(1)
 	}
 	p.(callback.Permit).Start(r, func(out callback.Outcome) {
 		d.trace(&j.Job, r.WebhookID, r, &out)
@@ -124,11 +149,11 @@ func (d *dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(d
 }
 
 // trace reports the attempt of a timer whose trace is reported; the timer's call may be of many.
-func (d *dispatcher) trace(job *table.Job, webhookID string, r *callback.Request, out *callback.Outcome) {
-	if out.NotSent || !d.tracer.Traces(job.Trace) {
+func (d *Dispatcher) trace(job *table.Job, webhookID string, r *callback.Request, out *callback.Outcome) {
+	if out.NotSent || !d.Tracer.Traces(job.Trace) {
 		return
 	}
-	d.tracer.Attempt(&tracing.Attempt{
+	d.Tracer.Attempt(&tracing.Attempt{
 		Trace: job.Trace, Span: spanOf(webhookID, job.Fence), Number: job.Attempts, Method: cmp.Or(r.Method, "POST"), URL: r.URL,
 		Topic: r.Topic, Timer: job.ID, WebhookID: webhookID, Status: out.Status, Err: out.Err, Begun: out.Started, Took: out.Took,
 	})
@@ -137,7 +162,7 @@ func (d *dispatcher) trace(job *table.Job, webhookID string, r *callback.Request
 
 // request lays the timer's own callback settings over the topic's. The error is that of a secret
 // which cannot be opened.
-func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
+func (d *Dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 	c := j.Own.Under(&j.Topic.Policy.Callback)
 	place := func(header string) secret.Place { return secret.OfTopic(j.Topic.Name, header) }
 	if j.Own.HasHeaders {
@@ -152,8 +177,8 @@ func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 		Deadline: j.Deadline, KeepAnswer: !j.Topic.Policy.NoAnswers,
 	}
 	if j.Topic.Policy.Report {
-		receipt := receipt{shard: j.Shard, place: d.place(j.Topic.ID, job.ID), topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}
-		r.Receipt = receipt.seal(d.secret())
+		receipt := Receipt{Shard: j.Shard, Place: d.Place(j.Topic.ID, job.ID), Topic: j.Topic.ID, Handle: job.Handle, Seq: job.Seq, Fence: job.Fence}
+		r.Receipt = receipt.Seal(d.Secret())
 	}
 	if job.Trace != nil {
 		r.TraceParent, r.TraceState = job.Trace.Parent(spanOf(r.WebhookID, job.Fence)), job.Trace.State
@@ -162,7 +187,7 @@ func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 	if r.Headers, err = d.openHeaders(place, c.Headers); err != nil {
 		return nil, err
 	}
-	fact := d.topics.fact(j.Topic, d.vault.keys.Load())
+	fact := d.topics.fact(j.Topic, d.Keys())
 	r.Secrets, r.SigningKeys = fact.secrets, fact.keys
 	return r, fact.failed
 }

@@ -1,4 +1,4 @@
-package node
+package calls
 
 import (
 	"crypto/ed25519"

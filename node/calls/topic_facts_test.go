@@ -1,4 +1,4 @@
-package node
+package calls
 
 import (
 	"bytes"
@@ -10,6 +10,13 @@ import (
 	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api"
+)
+
+// The secret and the keys of a topic.
+const (
+	signingText    = "whsec_c2lnbmluZy1zZWNyZXQtb2YtYS10b3BpYy0wMQ=="
+	signingKeyText = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg=="
+	publicKeyText  = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
 )
 
 // TestSecretsAreDecodedOnce: until the topic changes, and for a bounded number of topics.

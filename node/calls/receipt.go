@@ -1,4 +1,4 @@
-package node
+package calls
 
 import (
 	"crypto/hmac"
@@ -9,17 +9,17 @@ import (
 	"carillon/timer"
 )
 
-// receipt names a lease for the consumer that has it. Its fields are no secret; the sum at its end
+// Receipt names a lease for the consumer that has it. Its fields are no secret; the sum at its end
 // can only be made with the cluster's secret. A shard gives each lease a number of its own, under
 // any leader, so a receipt never comes to mean another lease. Where the timer is when there are more
 // shards is in its place.
-type receipt struct {
-	shard  timer.ShardID
-	place  uint64 // see timer.Op
-	topic  timer.TopicID
-	handle timer.Handle
-	seq    uint64
-	fence  uint64
+type Receipt struct {
+	Shard  timer.ShardID
+	Place  uint64 // see timer.Op
+	Topic  timer.TopicID
+	Handle timer.Handle
+	Seq    uint64
+	Fence  uint64
 }
 
 const (
@@ -36,17 +36,17 @@ func receiptMAC(secret, body []byte) []byte {
 	return h.Sum(nil)[:receiptMACBytes]
 }
 
-// seal writes a receipt as consumers get it: base64url.
-func (r *receipt) seal(secret []byte) string {
+// Seal writes a receipt as consumers get it: base64url.
+func (r *Receipt) Seal(secret []byte) string {
 	b := append(make([]byte, 0, 64), receiptVersion)
-	for _, v := range [...]uint64{uint64(r.shard), uint64(r.topic), uint64(r.handle), r.seq, r.fence, r.place} {
+	for _, v := range [...]uint64{uint64(r.Shard), uint64(r.Topic), uint64(r.Handle), r.Seq, r.Fence, r.Place} {
 		b = binary.AppendUvarint(b, v)
 	}
 	return base64.RawURLEncoding.EncodeToString(append(b, receiptMAC(secret, b)...))
 }
 
-// openReceipt reads the receipt that a consumer sent; false when this cluster never gave it out.
-func openReceipt(secret []byte, text string) (r receipt, ok bool) {
+// OpenReceipt reads the receipt that a consumer sent; false when this cluster never gave it out.
+func OpenReceipt(secret []byte, text string) (r Receipt, ok bool) {
 	if len(text) > maxReceiptText || len(secret) == 0 {
 		return r, false
 	}
@@ -64,6 +64,6 @@ func openReceipt(secret []byte, text string) (r receipt, ok bool) {
 		rest = rest[max(n, 0):]
 		return v
 	}
-	r = receipt{shard: timer.ShardID(number()), topic: timer.TopicID(number()), handle: timer.Handle(number()), seq: number(), fence: number(), place: number()}
+	r = Receipt{Shard: timer.ShardID(number()), Topic: timer.TopicID(number()), Handle: timer.Handle(number()), Seq: number(), Fence: number(), Place: number()}
 	return r, len(rest) == 0
 }
