@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"carillon/timer"
-	"carillon/transport/callback"
+	"carillon/transport/callback/address"
 )
 
 // headersCase is a node with a topic whose URL is at one origin, and a receiver at another one.
@@ -307,8 +307,8 @@ func TestOneOriginIsOneDestination(t *testing.T) {
 				continue
 			}
 			same++
-			keyA, errA := callback.ParseKey(a)
-			keyB, errB := callback.ParseKey(b)
+			keyA, errA := address.ParseKey(a)
+			keyB, errB := address.ParseKey(b)
 			if errA != nil || errB != nil || keyA != keyB {
 				t.Fatalf("%s and %s: %v %v, %v %v", a, b, keyA, errA, keyB, errB)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"carillon/ring"
 	"carillon/transport/callback"
+	"carillon/transport/callback/address"
 )
 
 // ownAddresses keeps callbacks off the cluster's own ports, every member's, as members come, move
@@ -23,8 +24,8 @@ type ownAddresses struct {
 // where is the policy of a node's callbacks before any other member is known. The first of the
 // addresses that the node listens on is the API's. A node alone does not listen at its ports for
 // other nodes; a timer that calls there would never be called once it does.
-func (c Config) where(listens []netip.AddrPort) callback.Policy {
-	p := callback.Policy{
+func (c Config) where(listens []netip.AddrPort) address.Policy {
+	p := address.Policy{
 		Allow:        c.CallbackAllow,
 		AllowPrivate: c.AuthFile == "" && listens[0].Addr().Unmap().IsLoopback(),
 		Own:          slices.Concat(c.Own, listens),
@@ -38,7 +39,7 @@ func (c Config) where(listens []netip.AddrPort) callback.Policy {
 }
 
 // goesTo describes the addresses to which a policy lets callbacks go.
-func goesTo(p callback.Policy) string {
+func goesTo(p address.Policy) string {
 	if p.AllowPrivate {
 		return "public, private and loopback addresses: the API is on loopback and asks for no tokens"
 	}

@@ -8,6 +8,7 @@ import (
 	"carillon/internal/delivery"
 	"carillon/timer"
 	"carillon/transport/callback"
+	"carillon/transport/callback/address"
 )
 
 // alone is a waiter of a call that has its slot at once.
@@ -34,7 +35,7 @@ func TestRefusedAddressIsKnownByItsError(t *testing.T) {
 		}
 	}()
 	for _, url := range []string{"http://127.0.0.1:1/", "http://169.254.169.254/", "http://localhost/", "http://a.localhost:8080/"} {
-		key, err := callback.ParseKey(url)
+		key, err := address.ParseKey(url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/transport/callback"
+	"carillon/transport/callback/signing"
 )
 
 // The secrets of these tests, none of which may be read in a data directory.
@@ -81,7 +81,7 @@ func withKeys(t *testing.T, of string) func(*Config) {
 // signedByKey is the signature of a call's body by signingKeyText.
 func signedByKey(t *testing.T, a *receivedFile) string {
 	t.Helper()
-	key, err := callback.ParseSigningKey(signingKeyText)
+	key, err := signing.ParseKey(signingKeyText)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func secretiveWork(t *testing.T, r *running) {
 	fail = false
 	r.must(200, "POST", "/v1/topics/s/dead/redrive", `{"ids":["dies"],`+cb+`,"headers":{"X-Password":"`+redriveWord+`"}}}`)
 	arrivals = append(arrivals, rec.await(t, len(want)+1)[len(want)])
-	key, err := callback.ParseSecret(signingText)
+	key, err := signing.ParseSecret(signingText)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/transport/callback"
+	"carillon/transport/callback/signing"
 )
 
 func TestTopicsRotate(t *testing.T) {
@@ -62,7 +62,7 @@ func TestTopicsRotate(t *testing.T) {
 	defer server.Close()
 	got := carillon(t, "", nil, "ctl", "topics", "rotate", "orders", "--url", server.URL)
 	made, _, _ := strings.Cut(got.out, "\n")
-	if _, err := callback.ParseSecret(made); err != nil || node.requests()[0] != `POST /v1/topics/orders/secrets/rotate {"secret":"`+made+`"}` {
+	if _, err := signing.ParseSecret(made); err != nil || node.requests()[0] != `POST /v1/topics/orders/secrets/rotate {"secret":"`+made+`"}` {
 		t.Errorf("%+v, %v, %v", got, err, node.requests())
 	}
 	var shown struct{ Secret string }

@@ -7,7 +7,7 @@ import (
 	"carillon/cmd/carillon/terminal"
 	"carillon/transport/api"
 	"carillon/transport/api/web"
-	"carillon/transport/callback"
+	"carillon/transport/callback/signing"
 )
 
 type tokenCmd struct {
@@ -56,7 +56,7 @@ func (c *tokenCmd) Validate() error {
 // advice goes to stderr.
 func (c *tokenCmd) Run(term *terminal.Terminal) error {
 	if c.Webhook && c.Ed25519 {
-		private, public := callback.NewSigningKey()
+		private, public := signing.NewKey()
 		if _, err := fmt.Fprintf(term.Out, "%s\n%s\n", private, public); err != nil {
 			return fmt.Errorf("print the keys: %w", err)
 		}
@@ -64,7 +64,7 @@ func (c *tokenCmd) Run(term *terminal.Terminal) error {
 		return nil
 	}
 	if c.Webhook {
-		if _, err := fmt.Fprintln(term.Out, callback.NewSecret()); err != nil {
+		if _, err := fmt.Fprintln(term.Out, signing.NewSecret()); err != nil {
 			return fmt.Errorf("print the secret: %w", err)
 		}
 		fmt.Fprintln(term.Err, "carillon: give it to the topic (its policy's secrets, or carillon ctl topics rotate) and to the receivers; a node shows only its fingerprint")

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/transport/callback"
+	"carillon/transport/callback/signing"
 )
 
 func TestTokenPrintsItselfAndItsHash(t *testing.T) {
@@ -57,14 +57,14 @@ func TestTokenMakesWebhookSecrets(t *testing.T) {
 	t.Parallel()
 	got := carillon(t, "", nil, "token", "--webhook")
 	made := strings.TrimSuffix(got.out, "\n")
-	if _, err := callback.ParseSecret(made); err != nil || got.code != exitOK || !strings.HasPrefix(made, "whsec_") {
+	if _, err := signing.ParseSecret(made); err != nil || got.code != exitOK || !strings.HasPrefix(made, "whsec_") {
 		t.Errorf("%+v: %v", got, err)
 	}
 	if again := carillon(t, "", nil, "token", "--webhook"); again.out == got.out {
 		t.Error("two secrets are alike")
 	}
 	private, public, _ := strings.Cut(strings.TrimSuffix(carillon(t, "", nil, "token", "--webhook", "--ed25519").out, "\n"), "\n")
-	if key, err := callback.ParseSigningKey(private); err != nil || callback.PublicKeyOf(key) != public || !strings.HasPrefix(public, "whpk_") {
+	if key, err := signing.ParseKey(private); err != nil || signing.PublicKeyOf(key) != public || !strings.HasPrefix(public, "whpk_") {
 		t.Errorf("%q, %q: %v", private, public, err)
 	}
 	if alone := carillon(t, "", nil, "token", "--ed25519"); alone.code != exitUsage || alone.out != "" {

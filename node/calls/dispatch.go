@@ -20,6 +20,7 @@ import (
 	"carillon/timer"
 	"carillon/transport/api"
 	"carillon/transport/callback"
+	"carillon/transport/callback/address"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -72,7 +73,7 @@ func (d *Dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Desti
 	if url == "" {
 		return nil, errNoURL
 	}
-	key, err := callback.ParseKey(url)
+	key, err := address.ParseKey(url)
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +87,13 @@ func (d *Dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Desti
 // Destination is where a timer's calls go. Long ones go apart from others, since their slots are
 // fewer, and so do those that need keys.
 type Destination struct {
-	key   callback.Key
+	key   address.Key
 	long  bool
 	needs string // ids of the keys that the timer's own headers are sealed with
 }
 
 // Name is the receiver, scheme://host:port.
-func (d Destination) Name() string { return d.key.Destination() }
+func (d Destination) Name() string { return d.key.String() }
 
 // Tenant implements scheduler.Dispatcher.
 func (d *Dispatcher) Tenant(t *timer.Topic) string {

@@ -8,7 +8,7 @@ import (
 	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api"
-	"carillon/transport/callback"
+	"carillon/transport/callback/signing"
 )
 
 // maxTopicFacts bounds topicFacts. The facts of a topic that is not kept are found out again for
@@ -65,7 +65,7 @@ func signingSecrets(t *timer.Topic, opener *secret.Keys) (out [][]byte, err erro
 		if err != nil {
 			return nil, fmt.Errorf("a signing secret: %w", err)
 		}
-		if key, err := callback.ParseSecret(text); err == nil { // checked when the policy was set
+		if key, err := signing.ParseSecret(text); err == nil { // checked when the policy was set
 			out = append(out, key)
 		}
 	}
@@ -80,7 +80,7 @@ func signingKeys(t *timer.Topic, opener *secret.Keys) (out []ed25519.PrivateKey,
 			return nil, fmt.Errorf("a signing key: %w", err)
 		}
 		// Checked when the policy was set.
-		if key, err := callback.ParseSigningKey(text); err == nil {
+		if key, err := signing.ParseKey(text); err == nil {
 			out = append(out, key)
 		}
 	}

@@ -8,14 +8,14 @@ import (
 	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api/web"
-	"carillon/transport/callback"
+	"carillon/transport/callback/signing"
 )
 
 // A secret is added before the others and the others are dropped later; the rest of the policy
 // stays.
 func TestSecretsAreRotated(t *testing.T) {
 	h := newHarness(t)
-	first, second, third, fourth := callback.NewSecret(), callback.NewSecret(), callback.NewSecret(), callback.NewSecret()
+	first, second, third, fourth := signing.NewSecret(), signing.NewSecret(), signing.NewSecret(), signing.NewSecret()
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/","headers":{"Authorization":"hunter2"}},"history":"24h","secrets":["`+first+`"]}`).want(201)
 	rotate, finish := orders+"/secrets/rotate", orders+"/secrets/finish"
 	are := func(r *reply, secrets ...string) {
@@ -52,7 +52,7 @@ func TestSecretsAreRotated(t *testing.T) {
 
 	made := h.do("POST", rotate, "{}").want(200)
 	topic, _ := topicsOf(h.engine).Here("orders")
-	if _, err := callback.ParseSecret(topic.Policy.Secrets[0]); err != nil || !strings.Contains(made.body, `"secret":"`+topic.Policy.Secrets[0]+`"`) || len(topic.Policy.Secrets) != 2 {
+	if _, err := signing.ParseSecret(topic.Policy.Secrets[0]); err != nil || !strings.Contains(made.body, `"secret":"`+topic.Policy.Secrets[0]+`"`) || len(topic.Policy.Secrets) != 2 {
 		t.Errorf("%s: %v, %v", made.body, topic.Policy.Secrets, err)
 	}
 }
@@ -121,7 +121,7 @@ func TestSigningKeysAreRotated(t *testing.T) {
 	h.do("POST", rotate, "").want(200) // the node makes one
 	topic, _ := topicsOf(h.engine).Here("orders")
 	made := topic.Policy.SigningKeys[0]
-	if key, err := callback.ParseSigningKey(made.Private); err != nil || callback.PublicKeyOf(key) != made.Public || made.Public == publicOfIt {
+	if key, err := signing.ParseKey(made.Private); err != nil || signing.PublicKeyOf(key) != made.Public || made.Public == publicOfIt {
 		t.Errorf("%+v: %v", made, err)
 	}
 	are(h.do("POST", rotate, `{"signing_key":"`+made.Private+`"}`), made.Public, publicOfIt)

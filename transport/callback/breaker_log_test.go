@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 )
 
 // logOf is a log of breakers on a clock of the test's, and its lines.
@@ -139,7 +140,7 @@ func TestBreakerChangesAreLogged(t *testing.T) {
 		if at := s.p.State(s.key); at.Breaker != delivery.BreakerOpen || at.ProbeIn <= 0 || at.Name != "http://sick.example:80" {
 			t.Errorf("%+v", at)
 		}
-		if at := s.p.State(Key{Scheme: "http", Host: "other", Port: 80}); at.Breaker != delivery.BreakerClosed || at.Name != "http://other:80" {
+		if at := s.p.State(address.Key{Scheme: "http", Host: "other", Port: 80}); at.Breaker != delivery.BreakerClosed || at.Name != "http://other:80" {
 			t.Errorf("%+v", at)
 		}
 		g := s.p.destinations[s.key].gates[""]

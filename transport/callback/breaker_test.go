@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 )
 
 // sickbed is a pool on a fake clock with one receiver in memory, whose status can
@@ -18,7 +19,7 @@ import (
 type sickbed struct {
 	*testing.T
 	p      *Pool
-	key    Key
+	key    address.Key
 	status atomic.Int32
 	net    memory
 }
@@ -26,7 +27,7 @@ type sickbed struct {
 func inSickbed(t *testing.T, test func(s *sickbed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &sickbed{T: t, key: Key{Scheme: "http", Host: "sick.example", Port: 80}}
+		s := &sickbed{T: t, key: address.Key{Scheme: "http", Host: "sick.example", Port: 80}}
 		s.net.serve = func(c net.Conn, in *bufio.Reader) {
 			for {
 				if _, _, err := readRequest(in); err != nil {

@@ -6,6 +6,10 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"carillon/transport/callback/address"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // defaultTimeout is that of a request which names none.
@@ -114,7 +118,7 @@ func (out *Outcome) settle(r result, err error, now time.Time) {
 		out.NotSent, out.Err = true, err.Error()
 	case err != nil:
 		out.Err = fault(err)
-		out.Refused = errors.Is(err, ErrRefused)
+		out.Refused = errors.Is(err, address.ErrRefused)
 		out.unjudged = outOfFiles(err)
 	case r.status >= 200 && r.status < 300:
 	case r.status >= 300 && r.status < 400:
@@ -130,7 +134,7 @@ func (out *Outcome) settle(r result, err error, now time.Time) {
 func (w *worker) unfit(d *destination, req *Request) string {
 	x := &w.roundTripper
 	if x.url != req.URL || x.url == "" {
-		u, err := parseURL(req.URL)
+		u, err := address.Parse(req.URL)
 		if err != nil {
 			x.url = ""
 			return "url"
@@ -138,7 +142,7 @@ func (w *worker) unfit(d *destination, req *Request) string {
 		x.url, x.target = req.URL, u
 	}
 	u := &x.target
-	if u.scheme != d.key.Scheme || u.host != d.key.Host || u.port != d.key.Port {
+	if u.Scheme != d.key.Scheme || u.Host != d.key.Host || u.Port != d.key.Port {
 		return "url is not of the permit's destination"
 	}
 	switch methodOf(req) {
@@ -147,7 +151,7 @@ func (w *worker) unfit(d *destination, req *Request) string {
 		return "method"
 	}
 	for i := range req.Headers {
-		if !isToken(req.Headers[i].Name) || hasControl(req.Headers[i].Value) {
+		if !httpguts.ValidHeaderFieldName(req.Headers[i].Name) || hasControl(req.Headers[i].Value) {
 			return "header"
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"carillon/transport/callback/address"
 )
 
 // Config sets up a Pool. A zero field takes the default named beside it.
@@ -17,7 +19,7 @@ type Config struct {
 	MaxIdleConns    int    // idle connections kept on this node: 4096
 	UserAgent       string // "Carillon"
 
-	Policy Policy // which addresses may be dialled, until SetPolicy; zero = public ones only
+	Policy address.Policy // which addresses may be dialled, until SetPolicy; zero = public ones only
 
 	ConnIdle        time.Duration // an idle connection is closed after this: 4s, at most 4s
 	ConnMaxAge      time.Duration // a connection is not used again after this: 5m

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 )
 
 // TestConnAges: an idle connection is used for 4 s, any for 5 min, by the clock.
@@ -201,7 +202,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		in := &scripted{answer: bytes.NewReader(answer)}
 		c := &countingConn{Conn: in, inCall: true}
-		x.url, x.target = "http://h/", callURL{scheme: "http", host: "h", port: 80, authority: "h", target: "/"}
+		x.url, x.target = "http://h/", address.URL{Scheme: "http", Host: "h", Port: 80, Authority: "h", Target: "/"}
 		x.prepare(post("http://h/"), "Carillon", noon)
 		x.span, x.result = span{end: time.Now().Add(time.Minute)}, result{}
 		keep, err := x.exchange(c, c)

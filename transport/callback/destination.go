@@ -9,6 +9,7 @@ import (
 
 	"carillon/internal/delivery"
 	"carillon/internal/order"
+	"carillon/transport/callback/address"
 	"carillon/transport/callback/slots"
 )
 
@@ -47,7 +48,7 @@ func (g *breakerScope) Blocked() (blocked bool) {
 // the pool's lock.
 type destination struct {
 	pool  *Pool
-	key   Key // Scope ""
+	key   address.Key // Scope ""
 	label string
 
 	slots   slots.Destination // its calls, and the waiters for one

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 )
 
 // idleKind orders the idle destinations by how little is lost with them.
@@ -33,7 +34,7 @@ func (p *Pool) keepLocked(d *destination) bool {
 }
 
 // newDestination makes a destination that the pool does not keep yet.
-func (p *Pool) newDestination(k Key) *destination {
+func (p *Pool) newDestination(k address.Key) *destination {
 	d := &destination{pool: p, key: k, label: k.String(), gates: make(map[string]*breakerScope)}
 	d.place.Of = d
 	return d

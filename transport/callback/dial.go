@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"carillon/transport/callback/address"
 )
 
 // idleOnly is the time-out of AcquireConn that asks for an idle connection or none.
@@ -46,12 +48,12 @@ const (
 	maxAddresses = 8 // of a name; the others are not tried
 )
 
-func (p *Pool) dialTCP(ctx context.Context, k Key) (net.Conn, error) {
-	if err := p.Policy().CheckURLHost(k.hostPort()); err != nil {
+func (p *Pool) dialTCP(ctx context.Context, k address.Key) (net.Conn, error) {
+	if err := p.Policy().CheckURLHost(k.HostPort()); err != nil {
 		return nil, err
 	}
 	if p.config.Dial != nil {
-		return p.config.Dial(ctx, "tcp", k.hostPort())
+		return p.config.Dial(ctx, "tcp", k.HostPort())
 	}
 	targets, err := p.resolve(ctx, k)
 	if err != nil {
@@ -66,14 +68,14 @@ func (p *Pool) dialTCP(ctx context.Context, k Key) (net.Conn, error) {
 
 // resolve returns the addresses of the host that the policy lets be called. The connection goes to
 // one of these: there is no other look-up after it.
-func (p *Pool) resolve(ctx context.Context, k Key) (targets []netip.AddrPort, err error) {
+func (p *Pool) resolve(ctx context.Context, k address.Key) (targets []netip.AddrPort, err error) {
 	if addr, err := netip.ParseAddr(k.Host); err == nil {
 		return []netip.AddrPort{netip.AddrPortFrom(addr, k.Port)}, nil
 	}
-	addrs, err := p.config.Resolver.LookupNetIP(ctx, "ip", p.Policy().lookupName(k.Host))
+	addrs, err := p.config.Resolver.LookupNetIP(ctx, "ip", p.Policy().LookupName(k.Host))
 	policy := p.Policy()
 	if err != nil {
-		return nil, cmp.Or(policy.checkPrivateName(k.Host), err)
+		return nil, cmp.Or(policy.CheckPrivateName(k.Host), err)
 	}
 	for _, addr := range addrs {
 		target := netip.AddrPortFrom(addr.Unmap(), k.Port)

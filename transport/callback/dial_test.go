@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/transport/callback/address"
 )
 
 // TestRefusalsSayWhatToDo: the refusal of a literal address names it, because the user did. The
@@ -19,7 +21,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	loopback := func() [4]byte { return [4]byte{127, 0, 0, 1} }
 	port := r.url[strings.LastIndexByte(r.url, ':'):]
 	own := netip.MustParseAddrPort("127.0.0.1" + port)
-	f := func(policy Policy, url, want string) {
+	f := func(policy address.Policy, url, want string) {
 		t.Helper()
 		p := startPool(t, Config{Policy: policy, Resolver: nameServer(t, loopback)})
 		if out := callOnce(t, p, post(url)); out.Err != want {
@@ -27,10 +29,10 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		}
 	}
 	const byName = "http://name.example"
-	f(Policy{}, r.url, "refused: address not allowed: 127.0.0.1 is not public; the node's --callback-allow names the private networks that may be called")
-	f(Policy{}, byName+port, "refused: address not allowed: the name's address is not public; the node's --callback-allow names the private networks that may be called")
-	f(Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, r.url, "refused: address not allowed: "+own.String()+" is the cluster's own")
-	f(Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, byName+port, "refused: address not allowed: the name's address is the cluster's own")
+	f(address.Policy{}, r.url, "refused: address not allowed: 127.0.0.1 is not public; the node's --callback-allow names the private networks that may be called")
+	f(address.Policy{}, byName+port, "refused: address not allowed: the name's address is not public; the node's --callback-allow names the private networks that may be called")
+	f(address.Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, r.url, "refused: address not allowed: "+own.String()+" is the cluster's own")
+	f(address.Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, byName+port, "refused: address not allowed: the name's address is the cluster's own")
 	if n := r.connections(); n != 0 {
 		t.Errorf("%d connections, want none", n)
 	}
@@ -43,7 +45,7 @@ func TestNamesOfPrivateNetworks(t *testing.T) {
 	ten := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	none := nameServerOf(t, func(string) [][4]byte { return nil })
 	const allow = "; the node's --callback-allow names the private networks that may be called"
-	f := func(policy Policy, host, want string) {
+	f := func(policy address.Policy, host, want string) {
 		t.Helper()
 		p := startPool(t, Config{Policy: policy, Resolver: none})
 		out := callOnce(t, p, post("http://"+host+":8080/"))
@@ -51,39 +53,39 @@ func TestNamesOfPrivateNetworks(t *testing.T) {
 			t.Errorf("%s: %+v, want\n%s", host, out, want)
 		}
 	}
-	f(Policy{}, "localhost", "refused: address not allowed: localhost is not public"+allow)
-	f(Policy{}, "LocalHost.", "refused: address not allowed: localhost. is not public"+allow)
-	f(Policy{}, "shop.localhost", "refused: address not allowed: shop.localhost is not public"+allow)
-	f(Policy{Allow: ten}, "localhost", "refused: address not allowed: localhost is not public"+allow)
-	f(Policy{}, "shop", "refused: address not allowed: shop is not a public name"+allow)
-	f(Policy{}, "host.docker.internal", "refused: address not allowed: host.docker.internal is not a public name"+allow)
-	f(Policy{}, "shop.svc.cluster.local", "refused: address not allowed: shop.svc.cluster.local is not a public name"+allow)
-	f(Policy{}, "shop.example", "name not found")
-	f(Policy{}, "internal.example", "name not found")
-	f(Policy{Allow: ten}, "shop", "name not found")
-	f(Policy{AllowPrivate: true}, "shop", "name not found")
+	f(address.Policy{}, "localhost", "refused: address not allowed: localhost is not public"+allow)
+	f(address.Policy{}, "LocalHost.", "refused: address not allowed: localhost. is not public"+allow)
+	f(address.Policy{}, "shop.localhost", "refused: address not allowed: shop.localhost is not public"+allow)
+	f(address.Policy{Allow: ten}, "localhost", "refused: address not allowed: localhost is not public"+allow)
+	f(address.Policy{}, "shop", "refused: address not allowed: shop is not a public name"+allow)
+	f(address.Policy{}, "host.docker.internal", "refused: address not allowed: host.docker.internal is not a public name"+allow)
+	f(address.Policy{}, "shop.svc.cluster.local", "refused: address not allowed: shop.svc.cluster.local is not a public name"+allow)
+	f(address.Policy{}, "shop.example", "name not found")
+	f(address.Policy{}, "internal.example", "name not found")
+	f(address.Policy{Allow: ten}, "shop", "name not found")
+	f(address.Policy{AllowPrivate: true}, "shop", "name not found")
 }
 
 // TestNamesRefusedAtTheAdd: what this machine itself is called needs no look-up.
 func TestNamesRefusedAtTheAdd(t *testing.T) {
-	f := func(policy Policy, host string, refused bool) {
+	f := func(policy address.Policy, host string, refused bool) {
 		t.Helper()
 		for _, url := range []string{"http://" + host + "/x", "https://" + host + ":8443"} {
-			if err := policy.CheckURL(url); errors.Is(err, ErrRefused) != refused {
+			if err := policy.CheckURL(url); errors.Is(err, address.ErrRefused) != refused {
 				t.Errorf("%+v: %s: %v, refused should be %v", policy, url, err, refused)
 			}
 		}
 	}
-	prefix := func(s string) Policy { return Policy{Allow: []netip.Prefix{netip.MustParsePrefix(s)}} }
+	prefix := func(s string) address.Policy { return address.Policy{Allow: []netip.Prefix{netip.MustParsePrefix(s)}} }
 	for _, host := range []string{"localhost", "LOCALHOST", "localhost.", "shop.localhost", "shop.localhost."} {
-		f(Policy{}, host, true)
+		f(address.Policy{}, host, true)
 		f(prefix("10.0.0.0/8"), host, true)
 		f(prefix("127.0.0.0/8"), host, false)
 		f(prefix("::1/128"), host, false)
 		f(local, host, false)
 	}
 	for _, host := range []string{"shop", "host.docker.internal", "localhost.example", "mylocalhost"} {
-		f(Policy{}, host, false)
+		f(address.Policy{}, host, false)
 	}
 }
 
@@ -183,17 +185,17 @@ func TestOneAddressOfANameIsRefused(t *testing.T) {
 // nobody outside could tell which host was called.
 func TestSearchDomains(t *testing.T) {
 	ten := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	f := func(policy Policy, host, want string) {
+	f := func(policy address.Policy, host, want string) {
 		t.Helper()
-		if got := policy.lookupName(host); got != want {
+		if got := policy.LookupName(host); got != want {
 			t.Errorf("%+v: %s is looked up as %s, want %s", policy, host, got, want)
 		}
 	}
-	f(Policy{}, "shop.example", "shop.example.")
-	f(Policy{}, "shop", "shop.")
-	f(Policy{}, "shop.example.", "shop.example.")
-	f(Policy{}, "8.8.8.8", "8.8.8.8")
-	f(Policy{}, "2606:4700::1111", "2606:4700::1111")
-	f(Policy{Allow: ten}, "orders.shop.svc", "orders.shop.svc")
-	f(Policy{AllowPrivate: true}, "orders", "orders")
+	f(address.Policy{}, "shop.example", "shop.example.")
+	f(address.Policy{}, "shop", "shop.")
+	f(address.Policy{}, "shop.example.", "shop.example.")
+	f(address.Policy{}, "8.8.8.8", "8.8.8.8")
+	f(address.Policy{}, "2606:4700::1111", "2606:4700::1111")
+	f(address.Policy{Allow: ten}, "orders.shop.svc", "orders.shop.svc")
+	f(address.Policy{AllowPrivate: true}, "orders", "orders")
 }

@@ -7,6 +7,7 @@ import (
 
 	"carillon/internal/delivery"
 	"carillon/timer/testkit/growth"
+	"carillon/transport/callback/address"
 )
 
 // crowd is a pool that is full, with waiters. It is not run: no call is made.
@@ -29,7 +30,7 @@ const crowdCalls = 128
 // ask asks for a call at a receiver of its own.
 func (c *crowd) ask(tenant string, topic uint64, receiver int) {
 	c.t.Helper()
-	key, err := ParseKey(fmt.Sprintf("http://receiver-%d.example/", receiver))
+	key, err := address.ParseKey(fmt.Sprintf("http://receiver-%d.example/", receiver))
 	if err != nil {
 		c.t.Fatal(err)
 	}

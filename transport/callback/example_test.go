@@ -9,6 +9,7 @@ import (
 
 	"carillon/internal/delivery"
 	"carillon/transport/callback"
+	"carillon/transport/callback/address"
 )
 
 // lane queues for slots; a real one posts the permit to its worker's mailbox.
@@ -25,7 +26,7 @@ func Example() {
 	}))
 	defer receiver.Close()
 
-	pool, err := callback.New(callback.Config{Policy: callback.Policy{AllowPrivate: true}})
+	pool, err := callback.New(callback.Config{Policy: address.Policy{AllowPrivate: true}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,7 +36,7 @@ func Example() {
 	ended := make(chan error)
 	go func() { ended <- pool.Run(ctx) }()
 
-	key, _ := callback.ParseKey(receiver.URL)
+	key, _ := address.ParseKey(receiver.URL)
 	waiter := make(lane, 1)
 	permit, verdict := pool.Acquire(callback.Call{Key: key, Limit: 256}, delivery.Ask{Receiver: waiter, Node: waiter})
 	switch verdict.Kind {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"carillon/transport/callback/address"
 )
 
 // maxErrBytes bounds delivery.Outcome.Err.
@@ -31,8 +33,8 @@ func fault(err error) string {
 	switch {
 	case isTimeout(err):
 		return "timeout"
-	case errors.Is(err, ErrRefused):
-		return printable("refused: " + innermost(err, ErrRefused))
+	case errors.Is(err, address.ErrRefused):
+		return printable("refused: " + innermost(err, address.ErrRefused))
 	case errors.Is(err, errBadAnswer), errors.Is(err, errPeerClosed):
 		return err.Error()
 	case outOfFiles(err):

@@ -1,8 +1,11 @@
 package callback
 
 import (
+	"crypto/tls"
 	"math"
 	"time"
+
+	"carillon/transport/callback/address"
 
 	"github.com/valyala/fasthttp"
 )
@@ -15,7 +18,7 @@ const noCleaner = true
 // the calls on them.
 func (d *destination) newClient() *fasthttp.HostClient {
 	client := &fasthttp.HostClient{
-		Addr:                      d.key.hostPort(),
+		Addr:                      d.key.HostPort(),
 		DialTimeout:               d.dial,
 		Transport:                 transport{},
 		ConnPoolStrategy:          fasthttp.LIFO, // The freshest is the least likely to have been closed.
@@ -53,5 +56,19 @@ func (d *destination) closeIdleOf(n int, before time.Time) {
 		d.client.CloseConn(pooled)
 	} else {
 		d.client.ReleaseConn(pooled)
+	}
+}
+
+// tlsConfig is the configuration that all connections to one destination share. Its session is
+// resumed, which saves the receiver a signature and the call a round of certificates. A destination
+// has a cache of its own because crypto/tls names a session by the host alone, and another port may
+// be another's.
+func (p *Pool) tlsConfig(k address.Key) *tls.Config {
+	return &tls.Config{
+		ServerName:         k.Host,
+		RootCAs:            p.config.RootCAs,
+		NextProtos:         []string{"http/1.1"},
+		MinVersion:         tls.VersionTLS12,
+		ClientSessionCache: tls.NewLRUClientSessionCache(1),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -100,7 +101,7 @@ func TestRefusedAtTheDial(t *testing.T) {
 	own, _ := netip.ParseAddrPort(strings.TrimPrefix(r.url, "http://"))
 	loopback := func() [4]byte { return [4]byte{127, 0, 0, 1} }
 	byName := "http://name.example.:" + r.url[strings.LastIndexByte(r.url, ':')+1:] + "/"
-	f := func(policy Policy, url string) {
+	f := func(policy address.Policy, url string) {
 		t.Helper()
 		p := startPool(t, Config{Policy: policy, Resolver: nameServer(t, loopback)})
 		// One failure would open this breaker: a refusal must not count.
@@ -116,11 +117,11 @@ func TestRefusedAtTheDial(t *testing.T) {
 			}
 		}
 	}
-	f(Policy{}, r.url)
-	f(Policy{}, byName)
-	f(Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, byName)
-	f(Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, r.url)
-	f(Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, byName)
+	f(address.Policy{}, r.url)
+	f(address.Policy{}, byName)
+	f(address.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, byName)
+	f(address.Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, r.url)
+	f(address.Policy{AllowPrivate: true, Own: []netip.AddrPort{own}}, byName)
 	if n := r.connections(); n != 0 {
 		t.Errorf("%d connections, want none", n)
 	}

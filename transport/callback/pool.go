@@ -9,6 +9,7 @@ import (
 
 	"carillon/internal/delivery"
 	"carillon/internal/order"
+	"carillon/transport/callback/address"
 	"carillon/transport/callback/slots"
 )
 
@@ -21,7 +22,7 @@ const defaultLimit = 256
 // Pool holds the destinations. Its methods may be called from any goroutine.
 type Pool struct {
 	config  Config
-	policy  atomic.Pointer[Policy] // replaced whole
+	policy  atomic.Pointer[address.Policy] // replaced whole
 	workers workers
 	starts  starts
 
@@ -41,7 +42,7 @@ type Pool struct {
 	breakerNews chan breakerChange // for Run to log
 
 	mu           sync.Mutex
-	destinations map[Key]*destination
+	destinations map[address.Key]*destination
 	recent       list.List                           // of *destination, the last used first
 	idle         [idleKinds]order.Ring[*destination] // without calls and waiters, the longest first
 	slots        *slots.Slots                        // the calls of the node, and the waiters for one
@@ -59,7 +60,7 @@ func New(config Config) (*Pool, error) {
 	}
 	p := &Pool{
 		config:       config,
-		destinations: make(map[Key]*destination),
+		destinations: make(map[address.Key]*destination),
 		drained:      make(chan struct{}),
 		breakerNews:  make(chan breakerChange, maxBreakerNews),
 		sweptAt:      config.Now(),
@@ -89,14 +90,14 @@ func (p *Pool) Idle() bool {
 }
 
 // Policy is which addresses may be dialled now.
-func (p *Pool) Policy() Policy { return *p.policy.Load() }
+func (p *Pool) Policy() address.Policy { return *p.policy.Load() }
 
 // SetPolicy decides about the dials from now on. Connections that are open stay.
-func (p *Pool) SetPolicy(policy Policy) { p.policy.Store(&policy) }
+func (p *Pool) SetPolicy(policy address.Policy) { p.policy.Store(&policy) }
 
 // Call is a call that a permit is asked for.
 type Call struct {
-	Key     Key
+	Key     address.Key
 	Limit   int // calls at once at the destination; 0 = 256
 	Breaker Breaker
 
@@ -136,9 +137,9 @@ func (p *Pool) Acquire(c Call, a delivery.Ask) (Permit, delivery.Verdict) {
 }
 
 func (p *Pool) acquireLocked(c *Call, a *delivery.Ask) (Permit, delivery.Verdict) {
-	d := p.destinations[c.Key.destination()]
+	d := p.destinations[c.Key.Unscoped()]
 	if d == nil {
-		d = p.newDestination(c.Key.destination())
+		d = p.newDestination(c.Key.Unscoped())
 	}
 	d.lastUse = p.sweptAt
 	g := d.gateFor(c.Key.Scope, c.Breaker.withDefaults())

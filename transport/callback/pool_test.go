@@ -12,11 +12,12 @@ import (
 	"pgregory.net/rapid"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 	"carillon/transport/callback/slots"
 )
 
-func destinationKey(n int) Key {
-	return Key{Scheme: "http", Host: fmt.Sprintf("d%d.example", n), Port: 80}
+func destinationKey(n int) address.Key {
+	return address.Key{Scheme: "http", Host: fmt.Sprintf("d%d.example", n), Port: 80}
 }
 
 func newPool(t testing.TB, config Config) *Pool {
@@ -28,7 +29,7 @@ func newPool(t testing.TB, config Config) *Pool {
 	return p
 }
 
-func mustPermit(t testing.TB, p *Pool, k Key, limit int) Permit {
+func mustPermit(t testing.TB, p *Pool, k address.Key, limit int) Permit {
 	t.Helper()
 	permit, v := acquire(p, Call{Key: k, Limit: limit}, newWaiter())
 	if v.Kind != delivery.Granted {
@@ -134,7 +135,7 @@ func TestLimitsOfOneDestination(t *testing.T) {
 }
 
 // answers has a destination count as one that answers.
-func answers(t testing.TB, p *Pool, k Key) {
+func answers(t testing.TB, p *Pool, k address.Key) {
 	t.Helper()
 	ticket := mustPermit(t, p, k, 0).take()
 	ticket.slot.Report(nil)
@@ -227,7 +228,7 @@ func TestGatesAreBounded(t *testing.T) {
 		k.Scope = fmt.Sprint("topic-", i)
 		mustPermit(t, p, k, 0).Cancel()
 	}
-	if n := len(p.destinations[k.destination()].gates); n > maxGates+1 {
+	if n := len(p.destinations[k.Unscoped()].gates); n > maxGates+1 {
 		t.Errorf("%d breakers", n)
 	}
 }

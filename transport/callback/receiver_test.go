@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 
 	"go.uber.org/goleak"
 )
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // local admits loopback, as a node does whose own API is on loopback.
-var local = Policy{AllowPrivate: true}
+var local = address.Policy{AllowPrivate: true}
 
 // startPool runs a pool until the test ends and checks that it ends clean.
 func startPool(t testing.TB, config Config) *Pool {
@@ -190,9 +191,9 @@ func await(p *Pool, c Call, w *waiter) (Permit, bool) {
 	}
 }
 
-func keyOf(t testing.TB, u string) Key {
+func keyOf(t testing.TB, u string) address.Key {
 	t.Helper()
-	k, err := ParseKey(u)
+	k, err := address.ParseKey(u)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func (x *roundTripper) prepare(req *Request, userAgent string, now time.Time) {
 	h.SetNoDefaultContentType(true)
 	method := methodOf(req)
 	h.SetMethod(method)
-	h.Add("Host", x.target.authority)
+	h.Add("Host", x.target.Authority)
 	h.Add("User-Agent", userAgent)
 	if bodyless(method) {
 		r.SetBodyRaw(nil)
@@ -47,7 +47,7 @@ func (x *roundTripper) prepare(req *Request, userAgent string, now time.Time) {
 
 // setTarget writes the user's own path and query; the path may be missing.
 func (x *roundTripper) setTarget() {
-	target := x.target.target
+	target := x.target.Target
 	if target == "" {
 		target = "/"
 	} else if target[0] == '?' {

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"carillon/timer"
+	"carillon/transport/callback/address"
 
 	"github.com/valyala/fasthttp"
 )
@@ -31,7 +32,7 @@ type roundTripper struct {
 	kept       []byte // of the body of a call that failed
 
 	url    string // the last one taken apart
-	target callURL
+	target address.URL
 
 	pool   *Pool
 	call   *callSlot

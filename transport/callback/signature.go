@@ -2,14 +2,12 @@ package callback
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"hash"
 	"strconv"
-	"strings"
 )
 
 // webhook-signature follows the Standard Webhooks specification, version 1:
@@ -17,38 +15,10 @@ import (
 // ed25519 signature of the same by a key. It leaves the Carillon headers open, so that
 // Carillon-Signature covers these: see appendValues.
 
-// ErrBadSecret is returned for a secret in any other form than ParseSecret's.
-var ErrBadSecret = errors.New("callback: a secret is whsec_ and the base64 of 24–64 bytes")
-
 const (
-	secretPrefix    = "whsec_"
-	minSecretBytes  = 24
-	maxSecretBytes  = 64
-	signaturePrefix = "v1,"
+	signaturePrefix    = "v1,"
+	keySignaturePrefix = "v1a,"
 )
-
-// NewSecret makes a secret that ParseSecret takes, of 32 random bytes.
-func NewSecret() string {
-	var key [32]byte
-	_, _ = rand.Read(key[:]) // never fails
-	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
-}
-
-// ParseSecret decodes "whsec_…" (standard base64, padded) into 24–64 key bytes.
-func ParseSecret(s string) ([]byte, error) {
-	encoded, ok := strings.CutPrefix(s, secretPrefix)
-	if !ok || len(encoded) > base64.StdEncoding.EncodedLen(maxSecretBytes) {
-		return nil, ErrBadSecret
-	}
-	if strings.ContainsAny(encoded, "\r\n") { // the decoder would skip them
-		return nil, ErrBadSecret
-	}
-	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
-	if err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {
-		return nil, ErrBadSecret // the cause would quote the secret
-	}
-	return key, nil
-}
 
 // keptMessage is how long a message may be whose buffer is kept: there are as many as calls.
 const keptMessage = 16 << 10
@@ -146,4 +116,8 @@ func appendValues(dst []byte, req *Request, unixSeconds int64) []byte {
 func (s *signer) appendMAC(dst []byte, mac hash.Hash) []byte {
 	s.sum = mac.Sum(s.sum[:0])
 	return base64.StdEncoding.AppendEncode(append(dst, signaturePrefix...), s.sum)
+}
+
+func appendKeySignature(dst []byte, key ed25519.PrivateKey, text []byte) []byte {
+	return base64.StdEncoding.AppendEncode(append(dst, keySignaturePrefix...), ed25519.Sign(key, text))
 }

@@ -6,10 +6,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
-	"slices"
 	"strings"
 	"testing"
+
+	"carillon/transport/callback/signing"
 )
 
 // The vector that the Standard Webhooks libraries publish.
@@ -29,7 +29,7 @@ const (
 // TestSignatures: of the message as the Standard Webhooks libraries make it, of the values by the
 // text that docs/callbacks.md gives, and both by every secret and by every key.
 func TestSignatures(t *testing.T) {
-	current, err := ParseSecret(vectorSecret)
+	current, err := signing.ParseSecret(vectorSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +58,9 @@ func TestSignatures(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	key, err := ParseSigningKey(vectorKey)
-	if err != nil || PublicKeyOf(key) != vectorPublic {
-		t.Fatalf("%v, %s", err, PublicKeyOf(key))
+	key, err := signing.ParseKey(vectorKey)
+	if err != nil || signing.PublicKeyOf(key) != vectorPublic {
+		t.Fatalf("%v, %s", err, signing.PublicKeyOf(key))
 	}
 	_, other, _ := ed25519.GenerateKey(nil)
 	byOther := func(text string) string {
@@ -86,47 +86,9 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestParseSigningKey: only an ed25519 key that is whole, whose halves belong together. No fault
-// says it back.
-func TestParseSigningKey(t *testing.T) {
-	private, public := NewSigningKey()
-	key, err := ParseSigningKey(private)
-	if err != nil || PublicKeyOf(key) != public {
-		t.Fatalf("%s, %s: %v", private, public, err)
-	}
-	halves := slices.Clone(key)
-	halves[63] ^= 1
-	encoded := func(b []byte) string { return "whsk_" + base64.StdEncoding.EncodeToString(b) }
-	for _, s := range []string{
-		"", "whsk_", vectorPublic, vectorSecret, encoded(key[:32]), encoded(append(slices.Clone(key), 0)), encoded(halves), encoded(key)[5:], "WHSK_" + encoded(key)[5:],
-		encoded(key)[:len(encoded(key))-1], encoded(key)[:20] + "\n" + encoded(key)[21:], strings.Replace(vectorKey, "g==", "h==", 1),
-	} {
-		if _, err := ParseSigningKey(s); !errors.Is(err, ErrBadSigningKey) || err.Error() != ErrBadSigningKey.Error() {
-			t.Errorf("%q: %v, want the bare ErrBadSigningKey", s, err)
-		}
-	}
-}
-
 // signature is written after the specification, not after the code.
 func signature(secret []byte, text string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(text))
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
-}
-
-func TestParseSecret(t *testing.T) {
-	whsec := func(n int) string { return "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, n)) }
-	for _, s := range []string{whsec(24), whsec(32), whsec(64)} {
-		if key, err := ParseSecret(s); err != nil || len(key) < 24 {
-			t.Errorf("%q: %d bytes, %v", s, len(key), err)
-		}
-	}
-	for _, s := range []string{
-		"", "whsec_", whsec(23), whsec(65), whsec(24)[6:], "WHSEC_" + whsec(24)[6:],
-		whsec(25)[:len(whsec(25))-2], "whsec_" + "####################################", whsec(24)[:20] + "\n" + whsec(24)[20:],
-	} {
-		if _, err := ParseSecret(s); !errors.Is(err, ErrBadSecret) || err.Error() != ErrBadSecret.Error() {
-			t.Errorf("%q: %v, want the bare ErrBadSecret", s, err)
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/transport/callback/address"
 )
 
 // maxListed bounds the lists of Breakers and Destinations.
@@ -64,11 +65,11 @@ func (d *destination) stat() DestinationStat {
 }
 
 // State tells how a destination is for a key. One that was never called is well.
-func (p *Pool) State(k Key) delivery.State {
+func (p *Pool) State(k address.Key) delivery.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := delivery.State{Name: k.Destination()}
-	d := p.destinations[k.destination()]
+	s := delivery.State{Name: k.String()}
+	d := p.destinations[k.Unscoped()]
 	if d == nil {
 		return s
 	}

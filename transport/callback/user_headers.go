@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // ErrBadHeader is wrapped by every fault that ValidateHeader finds.
@@ -31,7 +33,7 @@ func ValidateHeader(name, value string) error {
 	if len(name)+len(value) > maxHeaderBytes {
 		return fmt.Errorf("%w: name and value over %d bytes", ErrBadHeader, maxHeaderBytes)
 	}
-	if !isToken(name) {
+	if !httpguts.ValidHeaderFieldName(name) {
 		return fmt.Errorf("%w: name %.64q is not a token", ErrBadHeader, name)
 	}
 	// Gateways of the CGI kind take one for the other.
@@ -66,15 +68,6 @@ func ValidateHeaders(headers []Header) error {
 		}
 	}
 	return nil
-}
-
-func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if !isAlnum(s[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", s[i]) < 0 {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // hasControl reports any of 0x00–0x1f (tab included) and 0x7f.

@@ -7,6 +7,7 @@ import (
 	"carillon/timer"
 	"carillon/transport/api/web"
 	"carillon/transport/callback"
+	"carillon/transport/callback/address"
 )
 
 // Bounds of a callback and of retries.
@@ -58,8 +59,8 @@ func readURL(r *web.Reader) string {
 	if r.URLs.Has(s) {
 		return s
 	}
-	if err := callback.ValidateURL(s); err != nil {
-		r.Reject(web.Bad(web.BadURL, "callback.url: "+strings.TrimPrefix(err.Error(), callback.ErrBadURL.Error()+": ")))
+	if err := address.ValidateURL(s); err != nil {
+		r.Reject(web.Bad(web.BadURL, "callback.url: "+strings.TrimPrefix(err.Error(), address.ErrBadURL.Error()+": ")))
 	}
 	return s
 }

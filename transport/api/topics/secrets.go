@@ -6,7 +6,7 @@ import (
 	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api/web"
-	"carillon/transport/callback"
+	"carillon/transport/callback/signing"
 )
 
 // signers are one list of a policy by which calls are signed: secrets, or private keys. What is
@@ -30,10 +30,10 @@ var secrets = signers[string]{
 	list: func(p *timer.Policy) *[]string { return &p.Secrets },
 	name: secret.Fingerprint, namePrefix: secret.FingerprintPrefix,
 	parse: func(text string) (string, bool) {
-		_, err := callback.ParseSecret(text)
+		_, err := signing.ParseSecret(text)
 		return text, err == nil
 	},
-	generate: callback.NewSecret, shownOnce: true,
+	generate: signing.NewSecret, shownOnce: true,
 	form: "whsec_ and 24 to 64 bytes in base64", hint: "; carillon token --webhook makes one",
 	unknown: "a fingerprint that no stored secret has",
 	lacking: "secret; GET it for the fingerprints of those that it has",
@@ -46,14 +46,14 @@ var signingKeys = signers[timer.SigningKey]{
 	list: func(p *timer.Policy) *[]timer.SigningKey { return &p.SigningKeys },
 	name: func(key timer.SigningKey) string { return key.Public }, namePrefix: "whpk_",
 	parse: func(text string) (timer.SigningKey, bool) {
-		key, err := callback.ParseSigningKey(text)
+		key, err := signing.ParseKey(text)
 		if err != nil {
 			return timer.SigningKey{}, false
 		}
-		return timer.SigningKey{Private: text, Public: callback.PublicKeyOf(key)}, true
+		return timer.SigningKey{Private: text, Public: signing.PublicKeyOf(key)}, true
 	},
 	generate: func() string {
-		text, _ := callback.NewSigningKey()
+		text, _ := signing.NewKey()
 		return text
 	},
 	form:    "whsk_ and an ed25519 private key of 64 bytes in base64; carillon token --webhook --ed25519 makes one",

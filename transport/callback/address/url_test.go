@@ -1,4 +1,4 @@
-package callback
+package address
 
 import (
 	"errors"
@@ -76,26 +76,35 @@ func FuzzURL(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		ours, err := parseURL(raw)
+		ours, err := Parse(raw)
 		if err != nil {
 			if !errors.Is(err, ErrBadURL) {
 				t.Fatalf("%q: %v does not wrap ErrBadURL", raw, err)
 			}
 			return
 		}
-		if ours.port == 0 || ours.host == "" || ours.authority == "" || len(raw) > maxURLBytes {
+		if ours.Port == 0 || ours.Host == "" || ours.Authority == "" || len(raw) > maxURLBytes {
 			t.Fatalf("%q accepted as %+v", raw, ours)
 		}
-		if !strings.HasSuffix(raw, ours.authority+ours.target) {
-			t.Fatalf("%q: authority %q and target %q are not its bytes", raw, ours.authority, ours.target)
+		if !strings.HasSuffix(raw, ours.Authority+ours.Target) {
+			t.Fatalf("%q: authority %q and target %q are not its bytes", raw, ours.Authority, ours.Target)
 		}
 		theirs, err := url.Parse(raw)
 		if err != nil {
 			return // odd percent signs in the path: sent as they are
 		}
-		if theirs.User != nil || theirs.Fragment != "" || theirs.Scheme != ours.scheme || theirs.Host != ours.authority {
+		if theirs.User != nil || theirs.Fragment != "" || theirs.Scheme != ours.Scheme || theirs.Host != ours.Authority {
 			t.Fatalf("%q: net/url reads %q %q, we read %+v", raw, theirs.Scheme, theirs.Host, ours)
 		}
 		_ = local.CheckURL(raw)
 	})
+}
+
+func keyOf(t *testing.T, u string) Key {
+	t.Helper()
+	k, err := ParseKey(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }

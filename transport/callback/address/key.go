@@ -1,4 +1,4 @@
-package callback
+package address
 
 import (
 	"net"
@@ -18,24 +18,23 @@ type Key struct {
 
 // ParseKey takes the destination from a URL that ValidateURL accepts.
 func ParseKey(url string) (Key, error) {
-	u, err := parseURL(url)
+	u, err := Parse(url)
 	if err != nil {
 		return Key{}, err
 	}
-	return Key{Scheme: u.scheme, Host: u.host, Port: u.port}, nil
+	return Key{Scheme: u.Scheme, Host: u.Host, Port: u.Port}, nil
 }
 
-// String is scheme://host:port, the label of metrics.
-func (k Key) String() string { return k.Scheme + "://" + k.hostPort() }
+// String is scheme://host:port, the destination's name and the label of metrics.
+func (k Key) String() string { return k.Scheme + "://" + k.HostPort() }
 
-func (k Key) hostPort() string {
+// HostPort is the address to dial.
+func (k Key) HostPort() string {
 	return net.JoinHostPort(k.Host, strconv.Itoa(int(k.Port)))
 }
 
-// Destination is its destination's name, scheme://host:port, as Destinations has it.
-func (k Key) Destination() string { return k.destination().String() }
-
-func (k Key) destination() Key {
+// Unscoped is the destination alone.
+func (k Key) Unscoped() Key {
 	k.Scope = ""
 	return k
 }

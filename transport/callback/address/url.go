@@ -1,4 +1,6 @@
-package callback
+// Package address says where calls may go: which URLs are well formed, which destination each one
+// names, and which addresses a policy lets a node call.
+package address
 
 import (
 	"errors"
@@ -14,21 +16,21 @@ var ErrBadURL = errors.New("bad callback url")
 // maxURLBytes bounds a callback URL.
 const maxURLBytes = 2 << 10
 
-// callURL is a URL taken apart. authority and target are the user's own bytes:
-// they go out as they were written.
-type callURL struct {
-	scheme    string // lower case
-	host      string // lower case, IPv6 without brackets
-	port      uint16
-	authority string // for the Host header
-	target    string // path and query; may be empty or start with '?'
+// URL is a callback's URL taken apart. Authority and Target are the user's own bytes: they go out
+// as they were written.
+type URL struct {
+	Scheme    string // lower case
+	Host      string // lower case, IPv6 without brackets
+	Port      uint16
+	Authority string // for the Host header
+	Target    string // path and query; may be empty or start with '?'
 }
 
 // ValidateURL accepts the URLs to which a call can be made: http or https, a host, at most 2 KiB of
 // printable ASCII, no userinfo, no fragment, port 1–65535, IPv4 in four decimals only, IPv6 without
 // a zone, escapes that are whole, names of letters, digits, '-', '_', '.'.
 func ValidateURL(url string) error {
-	_, err := parseURL(url)
+	_, err := Parse(url)
 	return err
 }
 
@@ -36,59 +38,60 @@ func badURL(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrBadURL, fmt.Sprintf(format, args...))
 }
 
-func parseURL(url string) (callURL, error) {
+// Parse takes apart a URL that ValidateURL accepts.
+func Parse(url string) (URL, error) {
 	if len(url) > maxURLBytes {
-		return callURL{}, badURL("longer than %d bytes", maxURLBytes)
+		return URL{}, badURL("longer than %d bytes", maxURLBytes)
 	}
 	for i := 0; i < len(url); i++ {
 		switch c := url[i]; {
 		case c <= ' ' || c == 0x7f:
-			return callURL{}, badURL("byte %d is a space or a control character", i)
+			return URL{}, badURL("byte %d is a space or a control character", i)
 		case c > 0x7f:
-			return callURL{}, badURL("byte %d is not ASCII: spell the host's name in punycode (xn--…), and a path or query with percent signs", i)
+			return URL{}, badURL("byte %d is not ASCII: spell the host's name in punycode (xn--…), and a path or query with percent signs", i)
 		case c == '\\':
-			return callURL{}, badURL("backslash at byte %d", i)
+			return URL{}, badURL("backslash at byte %d", i)
 		case c == '#':
-			return callURL{}, badURL("has a fragment")
+			return URL{}, badURL("has a fragment")
 		case c == '%' && (len(url) < i+3 || !isHex(url[i+1]) || !isHex(url[i+2])):
-			return callURL{}, badURL("percent sign without two hexadecimal digits at byte %d", i)
+			return URL{}, badURL("percent sign without two hexadecimal digits at byte %d", i)
 		}
 	}
 	u, rest, err := cutScheme(url)
 	if err != nil {
-		return callURL{}, err
+		return URL{}, err
 	}
-	u.authority = rest
+	u.Authority = rest
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
-		u.authority, u.target = rest[:i], rest[i:]
+		u.Authority, u.Target = rest[:i], rest[i:]
 	}
-	if strings.IndexByte(u.authority, '@') >= 0 {
-		return callURL{}, badURL("has userinfo")
+	if strings.IndexByte(u.Authority, '@') >= 0 {
+		return URL{}, badURL("has userinfo")
 	}
-	host, port, hasPort, err := cutPort(u.authority)
+	host, port, hasPort, err := cutPort(u.Authority)
 	if err != nil {
-		return callURL{}, err
+		return URL{}, err
 	}
 	if hasPort {
-		if u.port, err = parsePort(port); err != nil {
-			return callURL{}, err
+		if u.Port, err = parsePort(port); err != nil {
+			return URL{}, err
 		}
 	}
-	if u.host, err = parseHost(host); err != nil {
-		return callURL{}, err
+	if u.Host, err = parseHost(host); err != nil {
+		return URL{}, err
 	}
 	return u, nil
 }
 
-// cutScheme sets scheme and the default port, and returns the rest after "://".
-func cutScheme(url string) (callURL, string, error) {
+// cutScheme sets the scheme and the default port, and returns the rest after "://".
+func cutScheme(url string) (URL, string, error) {
 	switch {
 	case len(url) >= 7 && strings.EqualFold(url[:7], "http://"):
-		return callURL{scheme: "http", port: 80}, url[7:], nil
+		return URL{Scheme: "http", Port: 80}, url[7:], nil
 	case len(url) >= 8 && strings.EqualFold(url[:8], "https://"):
-		return callURL{scheme: "https", port: 443}, url[8:], nil
+		return URL{Scheme: "https", Port: 443}, url[8:], nil
 	}
-	return callURL{}, "", badURL("must start with http:// or https://")
+	return URL{}, "", badURL("must start with http:// or https://")
 }
 
 func cutPort(authority string) (host, port string, hasPort bool, err error) {

@@ -1,4 +1,4 @@
-package callback
+package address
 
 import (
 	"errors"
@@ -141,10 +141,10 @@ func (p Policy) fault(target netip.AddrPort) string {
 	return ""
 }
 
-// lookupName is how the name of a host is asked for. The machine's search domains complete it only
+// LookupName is how the name of a host is asked for. The machine's search domains complete it only
 // where private networks may be called: there they name the host that is meant. Elsewhere a name
 // that does not exist would become one of the domain's.
-func (p Policy) lookupName(host string) string {
+func (p Policy) LookupName(host string) string {
 	if !p.publicOnly() || strings.HasSuffix(host, ".") {
 		return host
 	}
@@ -159,10 +159,10 @@ func (p Policy) publicOnly() bool { return !p.AllowPrivate && len(p.Allow) == 0 
 // privateDomains are never in public use (RFC 6761, 6762, 8375; ICANN's .internal), or hardly ever.
 var privateDomains = []string{".internal", ".local", ".localdomain", ".lan", ".home.arpa", ".test"}
 
-// checkPrivateName refuses a name that could not be looked up, where the policy is why: only a
+// CheckPrivateName refuses a name that could not be looked up, where the policy is why: only a
 // private network knows names of one label and those of privateDomains, and under this policy no
 // private network's search domains complete a name.
-func (p Policy) checkPrivateName(host string) error {
+func (p Policy) CheckPrivateName(host string) error {
 	name := "." + strings.TrimSuffix(host, ".")
 	known := func(domain string) bool { return strings.HasSuffix(name, domain) }
 	if p.publicOnly() && (strings.Count(name, ".") == 1 || slices.ContainsFunc(privateDomains, known)) {
@@ -209,11 +209,11 @@ func (p Policy) CheckURLHost(host string) error {
 
 // CheckURL is CheckURLHost for a whole URL, its default port included.
 func (p Policy) CheckURL(url string) error {
-	u, err := parseURL(url)
+	u, err := Parse(url)
 	if err != nil {
 		return err
 	}
-	return p.CheckURLHost(Key{Host: u.host, Port: u.port}.hostPort())
+	return p.CheckURLHost(Key{Host: u.Host, Port: u.Port}.HostPort())
 }
 
 // reachUnder lifts addresses that the policy admits to public.
