@@ -3,6 +3,7 @@ package loadtest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -11,7 +12,7 @@ import (
 )
 
 // served is a client's side of a real connection, whose other side serve has.
-func served(t *testing.T, serve func(net.Conn)) *httpConn {
+func served(t *testing.T, serve func(net.Conn)) (net.Conn, *answers) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,21 +36,30 @@ func served(t *testing.T, serve func(net.Conn)) *httpConn {
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	a, ok := newHTTPConn(conn).(*httpConn)
-	if !ok {
-		t.Fatal("a TCP connection is not asked directly")
-	}
-	return a
+	return conn, &answers{from: conn}
 }
 
-// An answer that comes at once, before anybody waits for it, is not missed.
+// answerOf is an answer with that body.
+func answerOf(body []byte) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// One answer after the other is that of its own request.
 func TestAskManyTimes(t *testing.T) {
-	a := served(t, func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
-	request, room := []byte("how late is it?"), make([]byte, 100)
+	request := []byte("how late is it?")
+	conn, a := served(t, func(conn net.Conn) {
+		got := make([]byte, len(request))
+		for {
+			if _, err := io.ReadFull(conn, got); err != nil {
+				return
+			}
+			_, _ = conn.Write(answerOf(got))
+		}
+	})
 	for i := range 20_000 {
 		request[0] = byte(i)
-		if n, err := a.ask(request, room); err != nil || !bytes.Equal(room[:n], request) {
-			t.Fatalf("exchange %d: %q, %v", i, room[:n], err)
+		if got, err := a.ask(conn, request); err != nil || !bytes.Equal(got.body, request) {
+			t.Fatalf("exchange %d: %q, %v", i, got.body, err)
 		}
 	}
 }
@@ -57,32 +67,31 @@ func TestAskManyTimes(t *testing.T) {
 // A request that no socket's buffer holds is written whole before the answer is read.
 func TestAskMuch(t *testing.T) {
 	request := bytes.Repeat([]byte("0123456789abcdef"), 1<<19)
-	a := served(t, func(conn net.Conn) {
+	conn, a := served(t, func(conn net.Conn) {
 		if got, err := io.ReadAll(io.LimitReader(conn, int64(len(request)))); err == nil && bytes.Equal(got, request) {
-			_, _ = conn.Write([]byte("all"))
+			_, _ = conn.Write(answerOf([]byte("all")))
 		}
 	})
-	room := make([]byte, 100)
-	if n, err := a.ask(request, room); err != nil || string(room[:n]) != "all" {
-		t.Fatalf("%q, %v", room[:n], err)
+	if got, err := a.ask(conn, request); err != nil || string(got.body) != "all" {
+		t.Fatalf("%q, %v", got.body, err)
 	}
 }
 
 func TestAskOfOneWhoIsGone(t *testing.T) {
-	a := served(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 100)) })
-	if n, err := a.ask([]byte("?"), make([]byte, 100)); !errors.Is(err, io.EOF) {
-		t.Fatalf("%d, %v, want EOF", n, err)
+	conn, a := served(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 100)) })
+	if got, err := a.ask(conn, []byte("?")); !errors.Is(err, io.EOF) {
+		t.Fatalf("%v, %v, want EOF", got, err)
 	}
 }
 
 func TestAskInVain(t *testing.T) {
-	a := served(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	conn, a := served(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	for range 2 { // the second finds the deadline passed
-		if err := a.SetDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := a.ask([]byte("?"), make([]byte, 100)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("%d, %v, want the deadline's", n, err)
+		if got, err := a.ask(conn, []byte("?")); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("%v, %v, want the deadline's", got, err)
 		}
 	}
 }

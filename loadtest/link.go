@@ -53,7 +53,6 @@ func (l *link) connect(ctx context.Context) error {
 		config.ServerName = host
 		conn = tls.Client(conn, config)
 	}
-	conn = newHTTPConn(conn)
 	l.mu.Lock()
 	l.conn = conn
 	l.mu.Unlock()

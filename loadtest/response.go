@@ -47,18 +47,9 @@ type answers struct {
 	filled int
 }
 
-// ask sends a request and reads its response. It takes one write and one read when both are small.
+// ask sends a request and reads its response.
 func (a *answers) ask(conn net.Conn, request []byte) (answer, error) {
 	a.filled = 0
-	if conn, ok := conn.(*httpConn); ok {
-		a.grow()
-		n, err := conn.ask(request, a.buffer)
-		if err != nil {
-			return answer{}, err
-		}
-		a.filled = n
-		return a.next()
-	}
 	if _, err := conn.Write(request); err != nil {
 		return answer{}, err
 	}
@@ -104,7 +95,9 @@ func (a *answers) fill() error {
 	if a.filled >= maxAnswerBytes {
 		return fmt.Errorf("%w: above %d bytes", errAnswer, maxAnswerBytes)
 	}
-	a.grow()
+	if a.filled == len(a.buffer) {
+		a.buffer = append(a.buffer, make([]byte, max(len(a.buffer), firstBufferBytes))...)
+	}
 	n, err := a.from.Read(a.buffer[a.filled:])
 	a.filled += n
 	if n > 0 {
@@ -114,13 +107,6 @@ func (a *answers) fill() error {
 		err = io.ErrNoProgress
 	}
 	return err
-}
-
-// grow makes room for at least one byte.
-func (a *answers) grow() {
-	if a.filled == len(a.buffer) {
-		a.buffer = append(a.buffer, make([]byte, max(len(a.buffer), firstBufferBytes))...)
-	}
 }
 
 // chunks reads a chunked body that starts at the offset and joins it in place.
