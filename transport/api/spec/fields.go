@@ -4,6 +4,7 @@ package spec
 
 import (
 	"math/bits"
+	"strings"
 
 	"carillon/transport/api/web"
 )
@@ -67,3 +68,17 @@ var FieldNames = []string{
 
 // NameOf is the name of the first field of the set.
 func NameOf(f web.Fields) string { return FieldNames[bits.TrailingZeros64(uint64(f))] }
+
+// ownFields are a timer's own fields, not those in its objects, by name.
+var ownFields = func() map[string]web.Fields {
+	own := map[string]web.Fields{}
+	for i, name := range FieldNames {
+		if !strings.Contains(name, ".") {
+			own[name] = 1 << i
+		}
+	}
+	return own
+}()
+
+// FieldOf is one of a timer's own fields; 0: there is none of that name.
+func FieldOf(name []byte) web.Fields { return ownFields[string(name)] }

@@ -36,67 +36,6 @@ type timerRequest struct {
 	created *timer.Timer
 }
 
-// timerField maps the names of a timer's own fields.
-func timerField(name []byte) web.Fields {
-	switch string(name) {
-	case "op":
-		return spec.FOp
-	case "if_match":
-		return spec.FIfMatch
-	case "id":
-		return spec.FID
-	case "key":
-		return spec.FKey
-	case "at":
-		return spec.FAt
-	case "at_ms":
-		return spec.FAtMs
-	case "delay":
-		return spec.FDelay
-	case "delay_ms":
-		return spec.FDelayMs
-	case "payload":
-		return spec.FPayload
-	case "payload_base64":
-		return spec.FPayload64
-	case "content_type":
-		return spec.FContentType
-	case "callback":
-		return spec.FCallback
-	case "priority":
-		return spec.FPriority
-	case "weight":
-		return spec.FWeight
-	case "labels":
-		return spec.FLabels
-	case "expires_after":
-		return spec.FExpires
-	case "merge":
-		return spec.FMerge
-	case "max_wait":
-		return spec.FMaxWait
-	case "retry":
-		return spec.FRetry
-	case "repeat":
-		return spec.FRepeat
-	case "if_late":
-		return spec.FIfLate
-	case "at_local":
-		return spec.FAtLocal
-	case "zone":
-		return spec.FZone
-	case "on_done":
-		return spec.FOnDone
-	case "on_dead":
-		return spec.FOnDead
-	case "collect_max":
-		return spec.FCollectMax
-	case "part":
-		return spec.FPart
-	}
-	return 0
-}
-
 // readFields reads the object of one operation. check decides which fields it may have: in a
 // batch the "op" that decides may come last.
 func readFields(r *web.Reader, in *timerRequest) {
@@ -106,7 +45,7 @@ func readFields(r *web.Reader, in *timerRequest) {
 		if r.Err() != nil {
 			return
 		}
-		f := timerField(name)
+		f := spec.FieldOf(name)
 		if f == 0 {
 			r.Reject(web.Unknown(name, slices.Concat(spec.FieldNames, repeatPaths)))
 			return
