@@ -26,7 +26,6 @@ carillon loadtest fire -n 100000 --same-instant    a herd
 carillon loadtest churn --json report.json --html report.html`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*loadtestCmd) Help() string {
 	return "Exits 1 when a timer was lost or came early, or another promise was broken, and when no operation succeeded."
 }

@@ -28,7 +28,6 @@ carillon token --webhook
 carillon token --webhook --ed25519`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*tokenCmd) Help() string {
 	return "A token does what its scopes say, in its topics. The scope cluster, which needs all topics, is for the operator: drain, resume and remove nodes, replicas, " +
 		"upgrades, backups, and what spans topics (metrics by topic, receivers, rates). Where operators have had admin for these, add it to their lines " +

@@ -24,7 +24,6 @@ type applyCmd struct {
 	Force  bool   `help:"Change even if pending timers are left without a URL, or receivers without the secrets that they check. It deletes nothing."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*applyCmd) Help() string {
 	return "The file is topics: {name: policy}, with the fields of topics put. A field that is left out has its default; " +
 		"secrets and signing_keys alone stay as they are then. The whole file is checked before anything is changed. " +

@@ -19,7 +19,6 @@ type backupCmd struct {
 	File string `arg:"" help:"File to write; - for stdout, s3://bucket/key for a store that speaks S3."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*backupCmd) Help() string {
 	return "For S3 the credentials, the region and the address come from the variables and files of AWS's tools: AWS_ACCESS_KEY_ID, " +
 		"AWS_SECRET_ACCESS_KEY (both also with _FILE), AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3."

@@ -17,7 +17,11 @@ import (
 // typed.
 type object struct{ buf bytes.Buffer }
 
+// raw sets a member unless there is none.
 func (o *object) raw(key string, value []byte) {
+	if value == nil {
+		return
+	}
 	if o.buf.Len() > 0 {
 		o.buf.WriteByte(',')
 	}
@@ -31,6 +35,13 @@ func (o *object) set(key string, value any) { o.raw(key, plain(value)) }
 // text sets a member unless it is empty.
 func (o *object) text(key, value string) {
 	if value != "" {
+		o.set(key, value)
+	}
+}
+
+// number sets a member unless it is 0.
+func (o *object) number(key string, value int64) {
+	if value != 0 {
 		o.set(key, value)
 	}
 }

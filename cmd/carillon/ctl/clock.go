@@ -17,7 +17,6 @@ type clockCmd struct {
 	To      string `xor:"move" placeholder:"TIME" help:"Let time pass until then (RFC 3339)."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*clockCmd) Help() string {
 	return "The node was started with --test-clock: its time stands still but for this command. All that becomes due on the way is called, in order. " +
 		"LEFT are timers that were due by then and wait for somebody: a pause, a report, a pull, a breaker."

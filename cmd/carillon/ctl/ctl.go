@@ -1,5 +1,6 @@
 // Package ctl is the command that talks to a cluster: each subcommand is one struct in a file of
-// its own, over package client. Policies in a file are checked by the reader that a node has.
+// its own, over package client. Policies in a file are checked by the reader that a node has. Help
+// is what kong shows behind the line that describes a command, Examples what stands at its end.
 package ctl
 
 import (

@@ -17,7 +17,6 @@ import (
 
 type doctorCmd struct{}
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*doctorCmd) Help() string {
 	return "Asks a node for the cluster, and each node at the address of its API for what only it knows. Exits 0 when all is well, 1 when " +
 		"there is a warning, 2 when there is a problem now. Where the nodes ask for tokens it needs one with " + doctorScope + "."

@@ -20,7 +20,6 @@ type nextCmd struct {
 	Number int `name:"number" short:"n" default:"5" help:"How many, up to 100 (${default})."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*nextCmd) Help() string {
 	return "As if all calls were on time from now on. The first is the pending occurrence, late or not. LOCAL TIME is by the clocks of the series."
 }

@@ -191,31 +191,17 @@ func (t *shownTimer) add() []byte {
 	if t.ContentType != usual {
 		o.text("content_type", t.ContentType)
 	}
-	if t.Callback != nil {
-		o.raw("callback", t.Callback)
-	}
-	if t.Priority != 0 {
-		o.set("priority", t.Priority)
-	}
-	if t.Weight != 0 {
-		o.set("weight", t.Weight)
-	}
+	o.raw("callback", t.Callback)
+	o.number("priority", int64(t.Priority))
+	o.number("weight", int64(t.Weight))
 	if len(t.Labels) > 0 {
 		o.set("labels", t.Labels)
 	}
-	if t.Retry != nil {
-		o.raw("retry", t.Retry)
-	}
+	o.raw("retry", t.Retry)
 	o.text("expires_after", t.ExpiresAfter)
-	if t.Repeat != nil {
-		o.raw("repeat", t.Repeat)
-	}
-	if t.OnDone != nil {
-		o.raw("on_done", t.OnDone)
-	}
-	if t.OnDead != nil {
-		o.raw("on_dead", t.OnDead)
-	}
+	o.raw("repeat", t.Repeat)
+	o.raw("on_done", t.OnDone)
+	o.raw("on_dead", t.OnDead)
 	if t.Paused {
 		o.set("paused", true)
 	}

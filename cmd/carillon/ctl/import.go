@@ -21,7 +21,6 @@ type importCmd struct {
 	DryRun         bool   `help:"Read and check the file, and change nothing."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*importCmd) Help() string {
 	return "It may be repeated: a timer that is there, or was called since, stays as it is. One that was cancelled since is added again."
 }

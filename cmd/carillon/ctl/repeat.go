@@ -27,9 +27,7 @@ func (r *repeatFields) write(o *object) error {
 	repeat.text("zone", r.Zone)
 	repeat.text("every", r.Every)
 	repeat.text("until", r.Until)
-	if r.Count != 0 {
-		repeat.set("count", r.Count)
-	}
+	repeat.number("count", int64(r.Count))
 	repeat.text("catch_up", r.CatchUp)
 	if r.Overlap {
 		repeat.set("overlap", true)

@@ -20,7 +20,6 @@ type rollingRestartCmd struct {
 	Wait  time.Duration `default:"10m" help:"How long each step may take: a restart, and until all is well again (${default})."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*rollingRestartCmd) Help() string {
 	return "Waits until the cluster is healthy, says which node to restart, waits until its process is another one and ready, and continues with the next. " +
 		"A node that is stopped by SIGTERM hands over what it leads first. Give several nodes with --url, so that one can be asked while another is down."

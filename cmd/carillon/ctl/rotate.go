@@ -1,8 +1,10 @@
 package ctl
 
 import (
-	"context"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -19,7 +21,6 @@ type topicRotateCmd struct {
 	Only    string        `placeholder:"sha256:…" help:"With --finish: keep the one with this fingerprint, or this public key, instead."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*topicRotateCmd) Help() string {
 	return "The new secret is added, and from then on it and those before sign every call: a receiver that knows any of them takes it. " +
 		"Give the new one to the receivers, then drop the others with --finish."
@@ -40,62 +41,81 @@ func (r *topicRotateCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return terminal.Usagef("--only goes with --finish")
 	case r.Keep < 0:
 		return terminal.Usagef("--keep: must not be negative")
-	case r.Finish && (r.Ed25519 || strings.HasPrefix(r.Only, "whpk_")):
-		return r.finishKeys(ctl, term, r.Only)
-	case r.Finish:
-		return r.finish(ctl, term, r.Only)
 	}
-	secret, made := "", true
+	list, secret, made := secretList, "", ""
 	if r.Secret != "" {
 		text, err := readValue(r.Secret, term.In)
 		if err != nil {
 			return fmt.Errorf("--secret: %w", err)
 		}
-		secret, made = strings.TrimSpace(string(text)), false
+		secret = strings.TrimSpace(string(text))
 	}
-	switch {
-	case r.Ed25519 || strings.HasPrefix(secret, "whsk_"):
-		return r.rotateKey(ctl, term, secret)
-	case made:
-		secret = client.NewSecret()
+	if r.Ed25519 || strings.HasPrefix(secret, "whsk_") || strings.HasPrefix(r.Only, "whpk_") {
+		list = keyList
+	} else if r.Secret == "" && !r.Finish {
+		made = client.NewSecret()
+		secret = made
 	}
-	s, err := within(ctl, true, func(ctx context.Context) (*client.Secrets, error) {
-		return ctl.client.RotateSecret(ctx, r.Topic, secret)
-	})
+	if r.Finish {
+		return r.finish(ctl, term, list, r.Only)
+	}
+	names, byNode, err := r.change(ctl, list, "rotate", list.one, secret)
 	if err != nil {
 		return err
 	}
-	if made {
-		s.Made = secret
-	}
-	if err := ctl.showSecrets(term, s); err != nil {
+	if err := ctl.showSigners(term, r.Topic, list, names, cmp.Or(made, byNode)); err != nil {
 		return err
 	}
-	return r.next(term, len(s.Fingerprints), "secrets", "", func() error { return r.finish(ctl, term, s.Fingerprints[0]) })
+	return r.next(ctl, term, list, names)
 }
 
-// rotateKey is Run for signing keys.
-func (r *topicRotateCmd) rotateKey(ctl *Command, term *terminal.Terminal, private string) error {
-	k, err := within(ctl, true, func(ctx context.Context) (*client.PublicKeys, error) {
-		return ctl.client.RotateSigningKey(ctx, r.Topic, private)
-	})
+// signerList is one of the two lists of a topic by which its calls are signed.
+type signerList struct{ path, one, member, what, flag string }
+
+var (
+	secretList = signerList{"secrets", "secret", "secrets", "secrets", ""}
+	keyList    = signerList{"signing-keys", "signing_key", "signing_keys", "keys", " --ed25519"}
+)
+
+// change changes a list, and returns the names that it has then, the newest first, and the secret
+// that the node has made, if it has.
+func (r *topicRotateCmd) change(ctl *Command, list signerList, verb, member, value string) (names []string, made string, err error) {
+	o := &object{}
+	o.text(member, value)
+	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, list.path, verb), Body: o.bytes()})
+	if err != nil {
+		return nil, "", err
+	}
+	var answer map[string]json.RawMessage
+	if err := readAnswer(body, &answer); err != nil {
+		return nil, "", err
+	}
+	if text := answer[list.one]; text != nil {
+		err = readAnswer(text, &made)
+	}
+	if err == nil {
+		err = readAnswer(answer[list.member], &names)
+	}
+	return names, made, err
+}
+
+func (r *topicRotateCmd) finish(ctl *Command, term *terminal.Terminal, list signerList, keep string) error {
+	names, _, err := r.change(ctl, list, "finish", "keep", keep)
 	if err != nil {
 		return err
 	}
-	if err := ctl.showKeys(term, k); err != nil {
-		return err
-	}
-	return r.next(term, len(k.Keys), "keys", " --ed25519", func() error { return r.finishKeys(ctl, term, k.Keys[0]) })
+	return ctl.showSigners(term, r.Topic, list, names, "")
 }
 
 // next names the step after a rotation has begun, and waits for it where that was asked for.
-func (r *topicRotateCmd) next(term *terminal.Terminal, n int, what, flag string, finish func() error) error {
+func (r *topicRotateCmd) next(ctl *Command, term *terminal.Terminal, list signerList, names []string) error {
+	n, what := len(names), list.what
 	if n == 1 {
 		_, err := fmt.Fprintln(term.Err, "carillon: it is the first: calls are signed from now on")
 		return err
 	}
 	if r.Keep == 0 {
-		fmt.Fprintf(term.Err, "carillon: %d %s sign now; when all receivers have the new one: carillon ctl topics rotate %s%s --finish\n", n, what, printable(r.Topic), flag)
+		fmt.Fprintf(term.Err, "carillon: %d %s sign now; when all receivers have the new one: carillon ctl topics rotate %s%s --finish\n", n, what, printable(r.Topic), list.flag)
 		return nil
 	}
 	ctx, release := terminal.UntilSignal(term)
@@ -105,64 +125,26 @@ func (r *topicRotateCmd) next(term *terminal.Terminal, n int, what, flag string,
 	defer wait.Stop()
 	select {
 	case <-wait.C:
-		return finish()
+		return r.finish(ctl, term, list, names[0])
 	case <-ctx.Done():
-		return fmt.Errorf("the %s before still sign: carillon ctl topics rotate %s%s --finish drops them", what, r.Topic, flag)
+		return fmt.Errorf("the %s before still sign: carillon ctl topics rotate %s%s --finish drops them", what, r.Topic, list.flag)
 	}
 }
 
-func (r *topicRotateCmd) finishKeys(ctl *Command, term *terminal.Terminal, keep string) error {
-	k, err := within(ctl, true, func(ctx context.Context) (*client.PublicKeys, error) {
-		return ctl.client.FinishKeyRotation(ctx, r.Topic, keep)
-	})
-	if err != nil {
-		return err
-	}
-	return ctl.showKeys(term, k)
-}
-
-func (r *topicRotateCmd) finish(ctl *Command, term *terminal.Terminal, keep string) error {
-	s, err := within(ctl, true, func(ctx context.Context) (*client.Secrets, error) {
-		return ctl.client.FinishRotation(ctx, r.Topic, keep)
-	})
-	if err != nil {
-		return err
-	}
-	return ctl.showSecrets(term, s)
-}
-
-// showKeys prints the public keys, the newest first.
-func (c *Command) showKeys(term *terminal.Terminal, k *client.PublicKeys) error {
+// showSigners prints the new secret, if there is one to be shown, and the names of all signers.
+func (c *Command) showSigners(term *terminal.Terminal, topic string, list signerList, names []string, made string) error {
 	if c.JSON {
 		o := &object{}
-		o.set("topic", k.Topic)
-		o.set("signing_keys", k.Keys)
+		o.set("topic", topic)
+		o.text("secret", made)
+		o.set(list.member, names)
 		return printJSON(term.Out, o.bytes())
 	}
-	for _, key := range k.Keys {
-		if _, err := fmt.Fprintln(term.Out, printable(key)); err != nil {
-			return err
-		}
+	if made != "" {
+		names = append([]string{made}, names...)
 	}
-	return nil
-}
-
-// showSecrets prints the new secret, if there is one to be shown, and the fingerprints of all.
-func (c *Command) showSecrets(term *terminal.Terminal, s *client.Secrets) error {
-	if c.JSON {
-		o := &object{}
-		o.set("topic", s.Topic)
-		o.text("secret", s.Made)
-		o.set("secrets", s.Fingerprints)
-		return printJSON(term.Out, o.bytes())
-	}
-	if s.Made != "" {
-		if _, err := fmt.Fprintln(term.Out, s.Made); err != nil {
-			return err
-		}
-	}
-	for _, f := range s.Fingerprints {
-		if _, err := fmt.Fprintln(term.Out, printable(f)); err != nil {
+	for _, name := range names {
+		if _, err := fmt.Fprintln(term.Out, printable(name)); err != nil {
 			return err
 		}
 	}

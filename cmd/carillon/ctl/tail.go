@@ -15,7 +15,6 @@ type tailCmd struct {
 	Label []string `placeholder:"LABEL" help:"Of timers with this label; repeat for: with all of these."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*tailCmd) Help() string {
 	return "Shows events from now on, of all nodes, until Ctrl-C. What happens while no node is connected is left out; carillon ctl history is complete."
 }

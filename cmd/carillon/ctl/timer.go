@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -171,9 +170,7 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o.text("key", a.Key)
 	o.text("merge", a.Merge)
 	o.text("max_wait", a.MaxWait)
-	if a.CollectMax != 0 {
-		o.raw("collect_max", strconv.AppendInt(nil, int64(a.CollectMax), 10))
-	}
+	o.number("collect_max", int64(a.CollectMax))
 	o.text("part", a.Part)
 	o.text("if_late", a.IfLate)
 	if err := a.write(o, term); err != nil {
@@ -319,14 +316,37 @@ func (p *patchCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showTimer(term, r)
 }
 
-type cancelCmd struct {
+// oneOrMany are the arguments of a change of one timer, or of all that a filter selects.
+type oneOrMany struct {
 	Topic   string `arg:"" help:"Topic."`
 	ID      string `arg:"" optional:"" name:"id" help:"The timer's id; else say which ones with --label and the like."`
 	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
 	timerFilter
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
+// run changes the one timer by one, or the others by a call to path.
+func (m *oneOrMany) run(ctl *Command, term *terminal.Terminal, verb, path string, one func() error) error {
+	switch {
+	case m.ID == "" && m.IfMatch != 0:
+		return terminal.Usagef("--if-match goes with a timer's id")
+	case m.ID != "" && m.DryRun:
+		return terminal.Usagef("--dry-run goes with a filter; carillon ctl get shows one timer")
+	case m.ID != "" && m.given():
+		return terminal.Usagef("an id and a filter: give one of the two")
+	case m.ID != "":
+		return one()
+	}
+	o := &object{}
+	if err := m.write(o); err != nil {
+		return err
+	}
+	return ctl.showChanged(term, verb, client.Request{
+		Method: http.MethodPost, Path: client.Path("topics", m.Topic, path), Query: m.query(), Body: o.bytes(),
+	})
+}
+
+type cancelCmd struct{ oneOrMany }
+
 func (*cancelCmd) Help() string {
 	return "Exits 3 when a call of the timer is running: no further one starts, and it ends as done if that call succeeds."
 }
@@ -338,25 +358,7 @@ carillon ctl cancel orders --all`
 }
 
 func (c *cancelCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	if c.ID == "" {
-		if c.IfMatch != 0 {
-			return terminal.Usagef("--if-match goes with a timer's id")
-		}
-		o := &object{}
-		if err := c.write(o); err != nil {
-			return err
-		}
-		return ctl.showChanged(term, "cancel", client.Request{
-			Method: http.MethodPost, Path: client.Path("topics", c.Topic, "cancel"), Query: c.query(), Body: o.bytes(),
-		})
-	}
-	if c.DryRun {
-		return terminal.Usagef("--dry-run goes with a filter; carillon ctl get shows one timer")
-	}
-	if c.given() {
-		return terminal.Usagef("an id and a filter: give one of the two")
-	}
-	return c.one(ctl, term)
+	return c.run(ctl, term, "cancel", "cancel", func() error { return c.one(ctl, term) })
 }
 
 // one cancels the timer that was named.
@@ -403,15 +405,7 @@ type timersCmd struct {
 	Resume resumeTimerCmd `cmd:"" help:"Let a paused timer go on, or all that a filter selects."`
 }
 
-// held are the arguments of both.
-type held struct {
-	Topic   string `arg:"" help:"Topic."`
-	ID      string `arg:"" optional:"" name:"id" help:"The timer's id; else say which ones with --label and the like."`
-	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
-	timerFilter
-}
-
-type pauseTimerCmd struct{ held }
+type pauseTimerCmd struct{ oneOrMany }
 
 func (*pauseTimerCmd) Examples() string {
 	return `carillon ctl timers pause orders order-77
@@ -420,10 +414,10 @@ carillon ctl timers pause orders --all --dry-run`
 }
 
 func (p *pauseTimerCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	return p.run(ctl, term, "pause")
+	return p.hold(ctl, term, "pause")
 }
 
-type resumeTimerCmd struct{ held }
+type resumeTimerCmd struct{ oneOrMany }
 
 func (*resumeTimerCmd) Examples() string {
 	return `carillon ctl timers resume orders order-77
@@ -431,25 +425,12 @@ carillon ctl timers resume orders --label tenant:7`
 }
 
 func (r *resumeTimerCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	return r.run(ctl, term, "resume")
+	return r.hold(ctl, term, "resume")
 }
 
-func (h *held) run(ctl *Command, term *terminal.Terminal, verb string) error {
-	if h.ID != "" {
-		if h.DryRun || h.given() {
-			return terminal.Usagef("an id, or a filter with --dry-run if you like: give one of the two")
-		}
-		return ctl.showTimer(term, client.Request{Method: http.MethodPost, Path: timerRef{h.Topic, h.ID}.path(verb), IfMatch: h.IfMatch})
-	}
-	if h.IfMatch != 0 {
-		return terminal.Usagef("--if-match goes with a timer's id")
-	}
-	o := &object{}
-	if err := h.write(o); err != nil {
-		return err
-	}
-	return ctl.showChanged(term, verb, client.Request{
-		Method: http.MethodPost, Path: client.Path("topics", h.Topic, verb+"-timers"), Query: h.query(), Body: o.bytes(),
+func (m *oneOrMany) hold(ctl *Command, term *terminal.Terminal, verb string) error {
+	return m.run(ctl, term, verb, verb+"-timers", func() error {
+		return ctl.showTimer(term, client.Request{Method: http.MethodPost, Path: timerRef{m.Topic, m.ID}.path(verb), IfMatch: m.IfMatch})
 	})
 }
 

@@ -15,7 +15,6 @@ type topicsExportCmd struct {
 	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin so."`
 }
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*topicsExportCmd) Help() string {
 	return "Fields that have their default are left out, and so are secrets, signing keys, and topics that adds made: apply leaves those as they are."
 }

@@ -41,7 +41,6 @@ func (*upgradeStatusCmd) Run(ctl *Command, term *terminal.Terminal) error {
 
 type upgradeFinalizeCmd struct{}
 
-// Help is the text that kong shows behind the one line that describes the command.
 func (*upgradeFinalizeCmd) Help() string {
 	return "It is refused while a node does not understand the new feature level, and names that node. Until it is done the release before can be started " +
 		"again, node by node. It cannot be taken back; where there is no upgrade it changes nothing."
