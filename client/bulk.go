@@ -18,8 +18,8 @@ type Selector struct {
 type Counts struct {
 	Matched int `json:"matched"`
 	Changed int `json:"changed"`
-	// Skipped were in flight. Of dead letters: those that are gone, whose id is in use again, or that
-	// have no URL.
+	// Skipped were in flight. Of dead letters: those that are gone, whose id is in use again, or
+	// that have no URL.
 	Skipped int  `json:"skipped"`
 	DryRun  bool `json:"dry_run,omitempty"` // nothing was changed
 	// Skips are the dead letters that were skipped, the first 100, with the reason.

@@ -50,9 +50,9 @@ type Client struct {
 }
 
 // New makes a client of the cluster that has nodes at these URLs. It connects to nothing yet. Any
-// node takes any call; another one is tried when one does not answer. A call about one timer goes to
-// the node that leads its shard, where an earlier answer has named that and it is one of these: see
-// Leaders.
+// node takes any call; another one is tried when one does not answer. A call about one timer goes
+// to the node that leads its shard, where an earlier answer has named that and it is one of these:
+// see Leaders.
 func New(urls []string, o Options) (*Client, error) {
 	if len(urls) == 0 {
 		return nil, errors.New("client: no URL of a node")

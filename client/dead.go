@@ -66,8 +66,8 @@ func (s *DeadSelector) wire() wireDead {
 	return w
 }
 
-// RedriveDead schedules dead letters again, with all their attempts before them. Their due times and
-// webhook-ids stay. A dead occurrence of a series runs in parallel with the series.
+// RedriveDead schedules dead letters again, with all their attempts before them. Their due times
+// and webhook-ids stay. A dead occurrence of a series runs in parallel with the series.
 func (c *Client) RedriveDead(ctx context.Context, topic string, s DeadSelector, r Redrive) (Counts, error) {
 	w := s.wire()
 	w.Delay, w.Callback = wireDuration(r.Delay), r.Callback

@@ -62,8 +62,8 @@ type wireReceipts struct {
 	Lease    wireDuration  `json:"lease,omitzero"`
 }
 
-// Ack says that the timers are done. Doing it twice is good. Where the lease of a receipt is over, or
-// it is none, the error is ErrOver; the results have which, and the others were taken.
+// Ack says that the timers are done. Doing it twice is good. Where the lease of a receipt is over,
+// or it is none, the error is ErrOver; the results have which, and the others were taken.
 func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, error) {
 	return c.report(ctx, "ack", wireReceipts{Receipts: receipts}, true)
 }

@@ -12,7 +12,7 @@ type ClockMoved struct {
 	Calls int       `json:"calls"` // to receivers
 	Left  int       `json:"left"`  // timers that were due by Now, have not ended, and wait for somebody
 	// Stopped: it was too much for one request, and Now is not the time that was asked for. Asking
-	// again goes on.
+	// again continues.
 	Stopped bool `json:"stopped"`
 }
 

@@ -178,7 +178,8 @@ func (w *consumer) run(work context.Context, l *Lease) {
 	w.mu.Lock()
 	delete(w.held, l.Receipt)
 	w.mu.Unlock()
-	// The report is sent although everything is being stopped; when the lease is over it is of no use.
+	// The report is sent although everything is being stopped; when the lease is over it is of no
+	// use.
 	within, cancel := context.WithTimeout(context.WithoutCancel(work), w.options.Lease)
 	defer cancel()
 	if err := w.report(within, l.Receipt, failure); err != nil {

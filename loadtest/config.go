@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -84,25 +85,21 @@ var topicName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,117}$`)
 // withDefaults fills in the fields that were left zero.
 func (c Config) withDefaults() Config {
 	c.Token = strings.TrimSpace(c.Token) // of a file that ends with a line feed
-	orString(&c.Topic, "loadtest")
-	orString(&c.Mix, "add=50,patch=15,cancel=20,get=15")
-	orString(&c.SinkListen, "127.0.0.1:0")
-	orString(&c.ReceiversDo, doAnswer)
-	orInt(&c.Connections, 64)
-	orInt(&c.Payload, 200)
-	orInt(&c.Topics, 1)
-	orDuration(&c.Timeout, 10*time.Second)
-	orDuration(&c.Drain, time.Minute)
-	orDuration(&c.Grace, 10*time.Second)
+	c.Topic = cmp.Or(c.Topic, "loadtest")
+	c.Mix = cmp.Or(c.Mix, "add=50,patch=15,cancel=20,get=15")
+	c.SinkListen = cmp.Or(c.SinkListen, "127.0.0.1:0")
+	c.ReceiversDo = cmp.Or(c.ReceiversDo, doAnswer)
+	c.Connections = cmp.Or(c.Connections, 64)
+	c.Payload = cmp.Or(c.Payload, 200)
+	c.Topics = cmp.Or(c.Topics, 1)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Drain = cmp.Or(c.Drain, time.Minute)
+	c.Grace = cmp.Or(c.Grace, 10*time.Second)
 	if len(c.URL) == 0 {
 		c.URL = []string{"http://127.0.0.1:7700"}
 	}
-	if c.CancelShare == 0 {
-		c.CancelShare = 0.9
-	}
-	if c.Seed == 0 {
-		c.Seed = 1
-	}
+	c.CancelShare = cmp.Or(c.CancelShare, 0.9)
+	c.Seed = cmp.Or(c.Seed, 1)
 	if c.Mode == ModeFire && c.Timers == 0 && c.Duration == 0 {
 		c.Timers = 10_000
 		if c.Receivers > 0 {
@@ -113,15 +110,13 @@ func (c Config) withDefaults() Config {
 		c.SinkListen = "0.0.0.0:0"
 	}
 	if c.Timers == 0 {
-		orDuration(&c.Duration, 10*time.Second)
+		c.Duration = cmp.Or(c.Duration, 10*time.Second)
 	}
 	if c.Batch == 0 && c.Mode == ModeFire && c.Rate == 0 {
 		c.Batch = 100
 	}
-	orInt(&c.Batch, 1)
-	if c.Delay == "" {
-		c.Delay = c.defaultDelay()
-	}
+	c.Batch = cmp.Or(c.Batch, 1)
+	c.Delay = cmp.Or(c.Delay, c.defaultDelay())
 	return c
 }
 
@@ -251,22 +246,4 @@ func parseTarget(text string) (target, error) {
 		t.address = u.Host + port
 	}
 	return t, nil
-}
-
-func orString(field *string, value string) {
-	if *field == "" {
-		*field = value
-	}
-}
-
-func orInt(field *int, value int) {
-	if *field == 0 {
-		*field = value
-	}
-}
-
-func orDuration(field *time.Duration, value time.Duration) {
-	if *field == 0 {
-		*field = value
-	}
 }

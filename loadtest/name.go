@@ -88,8 +88,8 @@ func (n *names) parseID(id []byte) int64 {
 	return sink.Decimal(rest[1:])
 }
 
-// isOurs reports whether a delivery whose id is not that of any timer is of this run all the same, by
-// the beginning of its id or body.
+// isOurs reports whether a delivery whose id is not that of any timer is of this run all the same,
+// by the beginning of its id or body.
 func (n *names) isOurs(id, body []byte) bool {
 	if at := bytes.IndexByte(id, '}'); at >= 0 {
 		id = id[at+1:]

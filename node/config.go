@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -149,52 +150,24 @@ const minHistoryBytes = 16 << 20
 
 func (c Config) withDefaults() Config {
 	c.ports = c.asksForPorts()
-	if c.DataDir == "" {
-		c.DataDir = DefaultDataDir
-	}
-	if c.HTTP == "" {
-		c.HTTP = DefaultHTTP
-	}
-	if c.Peer == "" {
-		c.Peer = DefaultPeer
-	}
-	if c.Gossip == "" {
-		c.Gossip = DefaultGossip
-	}
+	c.DataDir = cmp.Or(c.DataDir, DefaultDataDir)
+	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
+	c.Peer = cmp.Or(c.Peer, DefaultPeer)
+	c.Gossip = cmp.Or(c.Gossip, DefaultGossip)
 	if c.Name == "" {
 		host, _ := os.Hostname()
 		c.Name = nameOf(host)
 	}
-	if c.BootstrapExpect == 0 {
-		c.BootstrapExpect = DefaultBootstrapExpect
-	}
-	if c.Replicas == 0 {
-		c.Replicas = DefaultReplicas
-	}
-	if c.Shards == 0 {
-		c.Shards = DefaultShards
-	}
-	if c.HistoryBytes == 0 {
-		c.HistoryBytes = DefaultHistoryBytes
-	}
-	if c.TopicIdle == 0 {
-		c.TopicIdle = DefaultTopicIdle
-	}
-	if c.MaxConnections == 0 {
-		c.MaxConnections = DefaultMaxConnections
-	}
-	if c.FeatureLevel == 0 {
-		c.FeatureLevel = int(highestLevel)
-	}
-	if c.MaxCalls == 0 {
-		c.MaxCalls = DefaultMaxCalls
-	}
-	if c.Version == "" {
-		c.Version = "dev"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.BootstrapExpect = cmp.Or(c.BootstrapExpect, DefaultBootstrapExpect)
+	c.Replicas = cmp.Or(c.Replicas, DefaultReplicas)
+	c.Shards = cmp.Or(c.Shards, DefaultShards)
+	c.HistoryBytes = cmp.Or(c.HistoryBytes, DefaultHistoryBytes)
+	c.TopicIdle = cmp.Or(c.TopicIdle, DefaultTopicIdle)
+	c.MaxConnections = cmp.Or(c.MaxConnections, DefaultMaxConnections)
+	c.FeatureLevel = cmp.Or(c.FeatureLevel, int(highestLevel))
+	c.MaxCalls = cmp.Or(c.MaxCalls, DefaultMaxCalls)
+	c.Version = cmp.Or(c.Version, "dev")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Outside = c.Outside.withDefaults()
 	return c
 }

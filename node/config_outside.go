@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -36,12 +37,8 @@ const (
 )
 
 func (o Outside) withDefaults() Outside {
-	if o.BackupEvery == "" {
-		o.BackupEvery = DefaultBackupEvery
-	}
-	if o.BackupKeep == 0 {
-		o.BackupKeep = DefaultBackupKeep
-	}
+	o.BackupEvery = cmp.Or(o.BackupEvery, DefaultBackupEvery)
+	o.BackupKeep = cmp.Or(o.BackupKeep, DefaultBackupKeep)
 	if o.LogCounts == nil {
 		o.LogCounts = func() (waiting, lost int64) { return 0, 0 }
 	}

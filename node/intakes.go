@@ -133,7 +133,7 @@ func (s *snapshotReceiver) Close() {
 	}
 }
 
-// expire gives the part up that nobody has gone on with.
+// expire gives up the part that nobody has continued.
 func (s *snapshotReceiver) expire() {
 	s.owner.mu.Lock()
 	defer s.owner.mu.Unlock()

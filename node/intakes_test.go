@@ -75,8 +75,8 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 	}
 }
 
-// TestHalfASnapshotIsKeptForAWhile: a part that nobody goes on with goes after a while, the oldest one
-// when there are too many, and all when the node stops.
+// TestHalfASnapshotIsKeptForAWhile: a part that nobody goes on with goes after a while, the oldest
+// one when there are too many, and all when the node stops.
 func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k intakes

@@ -19,7 +19,6 @@ import (
 // peer.Handler towards the transport.
 type links struct{ p *process }
 
-// Send implements shard.Peers.
 func (l links) Send(node uint64, frame []byte) {
 	if !l.p.peers.Send(node, frame) {
 		if c := l.p.core.Load(); c != nil {
@@ -28,7 +27,6 @@ func (l links) Send(node uint64, frame []byte) {
 	}
 }
 
-// SendSnapshot implements shard.Peers.
 func (l links) SendSnapshot(node uint64, s *shard.SnapshotStream) {
 	l.p.tasks.Go(func() {
 		file := &snapshotFile{open: s.Open}
@@ -73,7 +71,6 @@ func (f *snapshotFile) close() {
 	}
 }
 
-// Frame implements peer.Handler.
 func (l links) Frame(from uint64, frame []byte) {
 	c := l.p.core.Load()
 	if c == nil || len(frame) == 0 {
@@ -84,7 +81,6 @@ func (l links) Frame(from uint64, frame []byte) {
 	}
 }
 
-// Call implements peer.Handler.
 func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) ([]byte, error) {
 	if answer, handled, err := l.p.self.Call(ctx, from, method, body); handled {
 		return answer, err
@@ -113,27 +109,23 @@ func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, b
 	return c.router.Serve(ctx, from, method, body)
 }
 
-// Unreachable implements peer.Handler.
 func (l links) Unreachable(node uint64) {
 	if c := l.p.core.Load(); c != nil {
 		c.host.Unreachable(node)
 	}
 }
 
-// SeemsGone implements peer.Handler.
 func (l links) SeemsGone(node uint64, starts uint32) {
 	if c := l.p.core.Load(); c != nil {
 		c.host.SeemsGone(table.NewIncarnation(node, starts))
 	}
 }
 
-// DuplicateIdentity implements peer.Handler.
 func (l links) DuplicateIdentity(h peer.Hello) {
 	l.p.fail(stayDown(fmt.Errorf("node: another process has this node's identity (%s, start %d): its data directory is a copy of this one, or the other "+
 		"way round; remove one of the two, and empty its directory before it joins again", h.Name, h.Starts)))
 }
 
-// OpenStream implements peer.Handler.
 func (l links) OpenStream(from uint64, header []byte, size int64) (peer.Sink, error) {
 	c := l.p.core.Load()
 	if c == nil {

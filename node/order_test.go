@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestSerialTopicWithOneKey: all in one shard, one at a time, in order, and found by their plain ids.
+// TestSerialTopicWithOneKey: all in one shard, one at a time, in order, and found by their plain
+// ids.
 func TestSerialTopicWithOneKey(t *testing.T) {
 	n := start(t, t.TempDir())
 	running, most := make(chan int, 100), 0

@@ -213,7 +213,7 @@ func (p *process) reachable(ln net.Listener) string {
 }
 
 // membersChanged keeps callbacks off the addresses at which members listen. A node that has others
-// and no port for them cannot go on.
+// and no port for them cannot continue.
 func (p *process) membersChanged(state *ring.State) {
 	p.ownAddresses.learn(state.Nodes(), p.members.List())
 	if p.peer == nil && len(state.Nodes()) > 1 {

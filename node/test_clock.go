@@ -22,8 +22,8 @@ import (
 // Alone is the configuration of a node that has no others.
 type Alone struct {
 	// TestClock is when the clock of a new directory begins; zero: timers run by the machine's
-	// clock. A directory belongs to the one kind of clock or to the other. The clock goes on where
-	// the directory's last process left it.
+	// clock. A directory belongs to the one kind of clock or to the other. The clock continues
+	// where the directory's last process left it.
 	TestClock time.Time
 
 	ports bool // Config.asksForPorts, before the defaults
@@ -202,7 +202,8 @@ func (t *testClock) passTo(ctx context.Context, ms int64) error {
 // tidyEach is how far the clock moves before what is past its retention is dropped once more.
 const tidyEach = time.Minute
 
-// tidy drops what is past its retention by this clock: by the machine's it would go some time later.
+// tidy drops what is past its retention by this clock: by the machine's it would go some time
+// later.
 func (t *testClock) tidy(ctx context.Context) error {
 	now := t.NowMs()
 	if now-t.tidyMs < min(tidyEach, t.core.p.cfg.TopicIdle).Milliseconds() {
@@ -219,7 +220,8 @@ func (t *testClock) tidy(ctx context.Context) error {
 	return nil
 }
 
-// tooMany reports that this move and those that stopped before it have made as many calls as one may.
+// tooMany reports that this move and those that stopped before it have made as many calls as one
+// may.
 func (t *testClock) tooMany() bool { return t.calls.Load()-t.counted > moveCalls }
 
 // settle waits until nothing is to be done at this instant, and returns the next one. It reports

@@ -338,8 +338,8 @@ func TestRetentionByTestClock(t *testing.T) {
 	}
 }
 
-// TestMoveThatWaits: neither a move that waits for another nor one of a node that does not get ready
-// waits longer than a move may take, and both give the reason.
+// TestMoveThatWaits: neither a move that waits for another nor one of a node that does not get
+// ready waits longer than a move may take, and both give the reason.
 func TestMoveThatWaits(t *testing.T) {
 	defer func(d time.Duration) { moveTime = d }(moveTime)
 	moveTime = 50 * time.Millisecond

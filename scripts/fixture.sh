@@ -2,6 +2,7 @@
 # fixture.sh BINARY FILE: makes the data directory of a release, which every later build must read, and notes what is in it.
 # FILE (node/testdata/release/RELEASE.tar.gz) gets data/, a backup and what a restore makes of it, secrets.key, and as JSON what the API shows: *.json. See docs/testing.md.
 set -euo pipefail
+. "$(dirname "$0")/await.sh"
 binary=$(realpath "$1")
 file=$(realpath -m "$2")
 dir=$(mktemp -d)
@@ -11,15 +12,6 @@ cd "$dir"
 head -c 32 /dev/urandom | base64 >secrets.key
 chmod 600 secrets.key
 
-# await FILE PATTERN: the first match in what a process prints.
-await() {
-	for _ in $(seq 300); do
-		if grep -om1 -E "$2" "$1"; then return; fi
-		sleep 0.1
-	done
-	cat "$1" >&2
-	exit 1
-}
 # Receivers that answer 200, 202 (the call is reported later) and 410 (the timer is dead).
 for status in 200 202 410; do
 	"$binary" sink --listen 127.0.0.1:0 --no-print --status $status >sink-$status.log 2>&1 &

@@ -73,40 +73,35 @@ kill_busiest() { # the node that leads most shards; it is started again after tw
 	member "$n" "$joined"
 }
 
-measure_quiet() {
-	table "Quiet" <<<"One node that does nothing else."
-	start_node quiet $((port + 1))
+on_one_node() { # NAME PORT [LOADTEST…]: each rate on a node, while another client does the rest of the words
+	start_node "$1" "$2"
+	shift 2
 	for rate in $rates; do
+		others=
+		if [ $# -gt 0 ]; then
+			"${first[@]}" "$carillon" loadtest "$@" --url "$url" -q >"$dir/others" &
+			others=$!
+		fi
 		paced "$rate" "$url"
 		row "$rate"
+		[ -z "$others" ] || wait "$others"
 	done
 	stop "$node"
+}
+
+measure_quiet() {
+	table "Quiet" <<<"One node that does nothing else."
+	on_one_node quiet $((port + 1))
 }
 
 measure_adds() {
 	table "While others add" <<<"One node. Another client adds $adds timers a second, one a request; they are due in an hour."
-	start_node adds $((port + 2))
-	for rate in $rates; do
-		"${first[@]}" "$carillon" loadtest add --url "$url" -R $adds -d "$((each + 3))s" --topic others --keep -q >"$dir/others" &
-		others=$!
-		paced "$rate" "$url"
-		row "$rate"
-		wait "$others"
-	done
-	stop "$node"
+	on_one_node adds $((port + 2)) add -R "$adds" -d "$((each + 3))s" --topic others --keep
 }
 
 measure_herd() {
 	table "While a herd fires" <<<"One node. In the middle $herd timers of another topic are due in one instant."
-	start_node herd $((port + 3))
-	for rate in $rates; do
-		"${first[@]}" "$carillon" loadtest fire --url "$url" -n $herd --same-instant --delay "$((each / 2 + 1))s" --batch 100 --topic herd -q >"$dir/others" &
-		others=$!
-		paced "$rate" "$url"
-		row "$rate"
-		wait "$others"
-	done
-	stop "$node"
+	on_one_node herd $((port + 3)) fire -n "$herd" --same-instant --delay "$((each / 2 + 1))s" --batch 100 --topic herd
 }
 
 measure_kill() {

@@ -2,6 +2,7 @@
 # release-check.sh DIR RELEASE MODULE SOURCES checks what release.sh has made in DIR, each part by what reads it, and ends with a table.
 # HELM and CRANE are the tools, PYTHON is a Python with pip. What cannot be checked here is named.
 set -euo pipefail
+. "$(dirname "$0")/await.sh"
 dir=$1 release=$2 module=$3 sources=$4
 number=${release#v} python_number=${number/-rc./rc}
 host=$(go env GOHOSTARCH)
@@ -12,14 +13,6 @@ declare -A checked
 
 fail() { echo "release-check: $*" >&2; exit 1; }
 has() { grep -qF -- "$2" <<<"$1" || fail "$3: '$2' is not in: $1"; }
-await() { # FILE PATTERN: the first match in what a process prints
-	for _ in $(seq 300); do
-		if grep -om1 -E "$2" "$1"; then return; fi
-		sleep 0.1
-	done
-	cat "$1" >&2
-	exit 1
-}
 
 cd "$dir"
 sha256sum --quiet --check SHA256SUMS

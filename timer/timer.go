@@ -79,6 +79,17 @@ const (
 	BinaryPayload             // given and shown as base64, kept decoded
 )
 
+// ContentType is that of a payload which comes with none.
+func (k PayloadKind) ContentType() string {
+	switch k {
+	case JSONPayload:
+		return "application/json"
+	case BinaryPayload:
+		return "application/octet-stream"
+	}
+	return ""
+}
+
 // Retry overrides the topic's retry policy by field; a zero field falls back.
 // HasJitter distinguishes a jitter of zero from none given.
 type Retry struct {

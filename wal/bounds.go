@@ -14,7 +14,8 @@ import (
 
 // Two small files record where a stream begins and, after a clean close, where it ends.
 // Without FIRST the loss of the oldest generation could not be distinguished from a drop; without
-// END the loss of the last frames could not be distinguished from a torn write. Both have the stream's salt.
+// END the loss of the last frames could not be distinguished from a torn write. Both have the
+// stream's salt.
 const (
 	firstName   = "FIRST"
 	firstMagic  = "CARFIRST"

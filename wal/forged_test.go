@@ -33,8 +33,8 @@ func forge(dst []byte, seq uint64, n int) []byte {
 	return dst
 }
 
-// TestFrameInAPayloadProvesNothing: the last write was not synced, and a power cut has torn it. What
-// a client wrote in it does not make that damage to a frame that was durable.
+// TestFrameInAPayloadProvesNothing: the last write was not synced, and a power cut has torn it.
+// What a client wrote in it does not make that damage to a frame that was durable.
 func TestFrameInAPayloadProvesNothing(t *testing.T) {
 	var guesses []byte // each costs a search that believes a frame's beginning as much as it can
 	for range 2000 {
@@ -102,8 +102,8 @@ func TestFilesOfAnotherStream(t *testing.T) {
 	}
 }
 
-// TestSnapshotInASnapshot: a client's bytes are a footer that fits the file's header, in a file that
-// is cut right behind it, or a whole snapshot: it is what it was, or it is refused.
+// TestSnapshotInASnapshot: a client's bytes are a footer that fits the file's header, in a file
+// that is cut right behind it, or a whole snapshot: it is what it was, or it is refused.
 func TestSnapshotInASnapshot(t *testing.T) {
 	meta := snapMeta(9)
 	_, seed := encodeSnapshotHeader(meta)

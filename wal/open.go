@@ -102,8 +102,8 @@ func (s *Stream) syncParents() error {
 //
 // The frames are copied to a new file, which takes the segment's place: a sync of the old file
 // would prove nothing. If a sync by the process before has failed, its pages count as clean, are
-// read as if they were there, and are never written (Linux; "fsyncgate"). Nothing on disk proves that
-// the last frames of a segment were synced; END and a later segment prove it for the rest.
+// read as if they were there, and are never written (Linux; "fsyncgate"). Nothing on disk proves
+// that the last frames of a segment were synced; END and a later segment prove it for the rest.
 func (s *Stream) repair(found *streamScan) error {
 	l := found.last
 	path := filepath.Join(l.dir, l.name)

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -71,9 +72,7 @@ func (o Options) withDefaults() Options {
 	if o.FrameBytes <= 0 || o.FrameBytes > MaxFrameBytes {
 		o.FrameBytes = MaxFrameBytes
 	}
-	if o.LowDiskBytes == 0 {
-		o.LowDiskBytes = defaultLowDiskBytes
-	}
+	o.LowDiskBytes = cmp.Or(o.LowDiskBytes, defaultLowDiskBytes)
 	if o.Salt == nil {
 		o.Salt = randomSalt
 	}

@@ -44,9 +44,10 @@ func TestLifeThatIsRecorded(t *testing.T) {
 	must(t, note.Close())
 }
 
-// TestCrashMatrixOfRecordedCalls is TestCrashMatrix for the bytes that users' data are written with:
-// those of tidwall/wal on the real file system. It records the system calls of a life, replays them
-// in memory, and cuts the power before each of them. At the end both have the same files.
+// TestCrashMatrixOfRecordedCalls is TestCrashMatrix for the bytes that users' data are written
+// with: those of tidwall/wal on the real file system. It records the system calls of a life,
+// replays them in memory, and cuts the power before each of them. At the end both have the same
+// files.
 func TestCrashMatrixOfRecordedCalls(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("SKIPPED: strace is not installed, so the real file system's calls were not recorded")
@@ -102,8 +103,8 @@ var (
 	opened   = regexp.MustCompile(`^(\d+)<((?:\\x[0-9a-f]{2}|[^>])*)>$`)
 )
 
-// readCalls reads what strace wrote. A sync counts from its beginning, so that it covers nothing that
-// was written meanwhile; all else from its end.
+// readCalls reads what strace wrote. A sync counts from its beginning, so that it covers nothing
+// that was written meanwhile; all else from its end.
 func readCalls(t *testing.T, record, dir string) (list []call) {
 	t.Helper()
 	file, err := os.Open(record)
@@ -194,8 +195,8 @@ func readCall(t *testing.T, line, dir string) (c call, ok bool) {
 	return c, ok
 }
 
-// replayCalls does in memory what was recorded. It calls at before each change. It returns the files
-// at the end, and how many changes there were.
+// replayCalls does in memory what was recorded. It calls at before each change. It returns the
+// files at the end, and how many changes there were.
 func replayCalls(t *testing.T, calls []call, at func(n int, fsys *memfs.FS, acked, dropped int)) (fsys *memfs.FS, changes int) {
 	t.Helper()
 	fsys = memfs.New()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReadsRepairedFrames: builds until November 2026 put frames in the place of lost ones. The last
-// of these carries the chain value that the next frame was written with.
+// TestReadsRepairedFrames: builds until November 2026 put frames in the place of lost ones. The
+// last of these carries the chain value that the next frame was written with.
 func TestReadsRepairedFrames(t *testing.T) {
 	made := func(h header, body string) []byte {
 		f := NewFrame()

@@ -151,7 +151,8 @@ func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	return nil
 }
 
-// turn is how far a change of segment is. One that finds no room is gone on with when there is some.
+// turn is how far a change of segment is. One that finds no room continues when there is
+// some.
 type turn struct {
 	next  *segment // prepared; nil: no turn is under way
 	gen   uint64   // that it goes to

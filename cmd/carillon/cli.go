@@ -86,8 +86,8 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 // noValue matches the parser's fault of a flag at the end of the line that has no value.
 var noValue = regexp.MustCompile(`^--([a-z0-9-]+): .*"EOL" \(<EOL>\)$`)
 
-// withoutValue says of a flag that has no value how it is written, as the command's examples have it
-// or else as its help does.
+// withoutValue says of a flag that has no value how it is written, as the command's examples have
+// it or else as its help does.
 func withoutValue(text string, c *kong.Context) string {
 	m := noValue.FindStringSubmatch(text)
 	if m == nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// restartable is a cluster of n1 and n2 whose processes are replaced when their name is written into
-// the file.
+// restartable is a cluster of n1 and n2 whose processes are replaced when their name is written
+// into the file.
 func restartable(t *testing.T, file string, ready int) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,8 @@ func TestRollingRestartAsksEveryNode(t *testing.T) {
 	}
 }
 
-// It calls a cluster healthy only where each node does, and only when none changes its mind meanwhile.
+// It calls a cluster healthy only where each node does, and only when none changes its mind
+// meanwhile.
 func TestRollingRestartGoesByTheNodesWord(t *testing.T) {
 	t.Parallel()
 	const good = `{"healthy":true,"nodes":[{"name":"n1","http":"HTTP","state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`

@@ -16,8 +16,8 @@ import (
 )
 
 // asCarillon makes the test binary be the carillon binary, so that a test runs real processes: real
-// arguments, environment, signals and exit codes, under the race detector where the tests are, as in
-// make soak-tests: with it they start ten times as slowly.
+// arguments, environment, signals and exit codes, under the race detector where the tests are, as
+// in make soak-tests: with it they start ten times as slowly.
 const asCarillon = "CARILLON_TEST_MAIN"
 
 func TestMain(m *testing.M) {

@@ -16,8 +16,8 @@ const (
 	// lookEach is how long it runs, or pauses, before it looks again whether it is worth it.
 	lookEach = time.Second
 	// The monitor costs less than this goroutine, which makes 200 changes of threads a second, in a
-	// process that makes fewer than busyFrom by itself. An idle node makes 320, one of three 890; with
-	// this goroutine 480 and 650.
+	// process that makes fewer than busyFrom by itself. An idle node makes 320, one of three 890;
+	// with this goroutine 480 and 650.
 	busyFrom = 700 // changes of threads a second
 	idleFrom = 550 // … with this goroutine
 )

@@ -56,8 +56,8 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
-// TestPlainBackupNeedsAWord: a user who gives the cluster's key expects a backup that it has sealed.
-// Anybody can make one that is not encrypted.
+// TestPlainBackupNeedsAWord: a user who gives the cluster's key expects a backup that it has
+// sealed. Anybody can make one that is not encrypted.
 func TestPlainBackupNeedsAWord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

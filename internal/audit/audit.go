@@ -12,6 +12,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -72,18 +73,12 @@ type Log struct {
 
 // New makes a Log without opening a file.
 func New(c Config) *Log {
-	if c.Bytes == 0 {
-		c.Bytes = 64 << 20
-	}
-	if c.Files == 0 {
-		c.Files = 8
-	}
+	c.Bytes = cmp.Or(c.Bytes, 64<<20)
+	c.Files = cmp.Or(c.Files, 8)
 	if c.Now == nil {
 		c.Now = now
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return &Log{config: c, file: file{path: c.Path, bytes: c.Bytes, files: c.Files}, wake: make(chan struct{}, 1)}
 }
 

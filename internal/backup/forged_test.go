@@ -9,8 +9,8 @@ import (
 	"carillon/test/sim/forged"
 )
 
-// TestBackupInABackup: a state may hold records of a backup, and its end. It comes back as it was; a
-// file that is cut behind such an end is refused.
+// TestBackupInABackup: a state may hold records of a backup, and its end. It comes back as it was;
+// a file that is cut behind such an end is refused.
 func TestBackupInABackup(t *testing.T) {
 	if _, err := NewReader(bytes.NewReader(forged.Backup())); err != nil {
 		t.Fatalf("the form is not right: %v", err)

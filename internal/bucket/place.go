@@ -158,7 +158,8 @@ func (p *Place) check(ctx context.Context, key string, sent *measured, tag strin
 }
 
 // removeTagged removes an object, unless another is under the key by now. A store offers no removal
-// under a condition that all others have too, so one round trip is left for another to be put there.
+// under a condition that all others have too, so one round trip is left for another to be put
+// there.
 func (p *Place) removeTagged(ctx context.Context, key, tag string) error {
 	now, err := p.client.StatObject(ctx, p.bucket, key, minio.StatObjectOptions{})
 	if err != nil {
@@ -170,8 +171,8 @@ func (p *Place) removeTagged(ctx context.Context, key, tag string) error {
 	return p.client.RemoveObject(ctx, p.bucket, key, minio.RemoveObjectOptions{})
 }
 
-// Read opens an object. If another is put in its place meanwhile, or nothing comes for long, reading
-// fails.
+// Read opens an object. If another is put in its place meanwhile, or nothing comes for long,
+// reading fails.
 func (p *Place) Read(ctx context.Context, key string) (io.ReadSeekCloser, error) {
 	o, err := p.open(ctx, key)
 	if err != nil {

@@ -155,8 +155,9 @@ func TestStoppedMachineLosesItsLeases(t *testing.T) {
 	}
 }
 
-// TestAbsurdSteps: a clock that is set to and fro by hundreds of thousands of years ends all leases each
-// time. However often it does, the clock of leases does not go back, and what is past stays so.
+// TestAbsurdSteps: a clock that is set to and fro by hundreds of thousands of years ends all leases
+// each time. However often it does, the clock of leases does not go back, and what is past stays
+// so.
 func TestAbsurdSteps(t *testing.T) {
 	f, k := newFake()
 	f.run(k, time.Minute)
@@ -180,9 +181,9 @@ func TestAbsurdSteps(t *testing.T) {
 	}
 }
 
-// TestOthersTimeIsNoUndoneStep: a process whose clock was never trusted continues the time of another
-// node. A clock that is set to just that time, while nobody is heard, has not been set back: it is as
-// unconfirmed as any other.
+// TestOthersTimeIsNoUndoneStep: a process whose clock was never trusted continues the time of
+// another node. A clock that is set to just that time, while nobody is heard, has not been set
+// back: it is as unconfirmed as any other.
 func TestOthersTimeIsNoUndoneStep(t *testing.T) {
 	f := &fake{mono: time.Hour, boot: 2 * time.Hour}
 	k := NewKeeper(Config{Source: f, Confirm: true})

@@ -144,8 +144,8 @@ func openFile(fsys vfs.FS, dir string, number uint64, segment int64) (f *file, h
 	return f, holes + misplaced, err
 }
 
-// appendHead is how a file begins. The file's number is in it, so that one in the place of another is
-// known: its records are true, but others are missing.
+// appendHead is how a file begins. The file's number is in it, so that one in the place of another
+// is known: its records are true, but others are missing.
 func appendHead(dst []byte, number uint64, startMs int64, s salt) []byte {
 	from := len(dst)
 	dst = binary.LittleEndian.AppendUint32(append(dst, fileMagic...), fileVersion)
@@ -358,8 +358,8 @@ func (f *file) search(s section, less func(b []byte) bool) (int, error) {
 	return (low-1)*s.perPage() + first, nil
 }
 
-// reindex builds the index of a sealed file again, in memory, from its records. places is how many were
-// found damaged, the index included.
+// reindex builds the index of a sealed file again, in memory, from its records. places is how many
+// were found damaged, the index included.
 func (f *file) reindex() (x *index, places int, err error) {
 	f.mending.Lock()
 	defer f.mending.Unlock()

@@ -12,7 +12,8 @@ import (
 // testSalt is that of the files of tests. A client does not know it.
 const testSalt salt = 0x5A17_5A17_5A17_5A17
 
-// TestForgedFormsAreRight: what other tests put into payloads has the form of a file of the history.
+// TestForgedFormsAreRight: what other tests put into payloads has the form of a file of the
+// history.
 func TestForgedFormsAreRight(t *testing.T) {
 	var e Event
 	record := forged.HistoryRecord(7, 1<<40, "forged")

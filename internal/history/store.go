@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -63,9 +64,7 @@ func (c Config) withDefaults() Config {
 	if c.QueueBytes <= 0 {
 		c.QueueBytes = defaultQueueBytes
 	}
-	if c.LowDisk == 0 {
-		c.LowDisk = defaultLowDisk
-	}
+	c.LowDisk = cmp.Or(c.LowDisk, defaultLowDisk)
 	if c.SyncEach <= 0 {
 		c.SyncEach = defaultSync
 	}
@@ -81,9 +80,7 @@ func (c Config) withDefaults() Config {
 	if c.Salt == nil {
 		c.Salt = randomSalt
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -135,8 +132,8 @@ func (s *Store) bytesLocked() (sum int64) {
 	return sum
 }
 
-// Open reads which files there are, and changes none. A file that cannot be opened is logged and left
-// alone.
+// Open reads which files there are, and changes none. A file that cannot be opened is logged and
+// left alone.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{cfg: cfg, queue: newQueue(cfg.QueueBytes)}

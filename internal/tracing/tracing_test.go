@@ -253,8 +253,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestSettingsAreNotShown: OpenTelemetry writes settings that it cannot read to stderr, and they may
-// be credentials. There is nothing but the node's log, and that has none of them.
+// TestSettingsAreNotShown: OpenTelemetry writes settings that it cannot read to stderr, and they
+// may be credentials. There is nothing but the node's log, and that has none of them.
 func TestSettingsAreNotShown(t *testing.T) {
 	const child = "CARILLON_TEST_OF_SETTINGS"
 	if os.Getenv(child) != "" {

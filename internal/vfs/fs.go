@@ -41,15 +41,15 @@ func IsFull(err error) bool {
 	return false
 }
 
-// IsReadFailure reports whether the disk did not give a file that is there. Nothing is then known of
-// the file's content, while the content of a damaged file is known to be bad.
+// IsReadFailure reports whether the disk did not give a file that is there. Nothing is then known
+// of the file's content, while the content of a damaged file is known to be bad.
 func IsReadFailure(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
 }
 
-// FS is the part of a file system that the product needs. OS and memfs.FS implement it. Errors satisfy
-// errors.Is with fs.ErrNotExist and fs.ErrExist as those of package os do.
+// FS is the part of a file system that the product needs. OS and memfs.FS implement it. Errors
+// satisfy errors.Is with fs.ErrNotExist and fs.ErrExist as those of package os do.
 type FS interface {
 	// OpenFile takes the os.O_ flags; new files get mode 0600.
 	OpenFile(name string, flag int) (File, error)

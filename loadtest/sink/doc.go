@@ -5,9 +5,9 @@
 // builds on it.
 //
 // Sink builds on it too, and `carillon sink` runs it: it answers with a fixed status (after a
-// latency, failing a share of the calls, if configured), checks every Standard Webhooks signature and
-// every fence, prints a bounded number of lines about single callbacks, and prints its counts each
-// second in which they changed and at the end.
+// latency, failing a share of the calls, if configured), checks every Standard Webhooks signature
+// and every fence, prints a bounded number of lines about single callbacks, and prints its counts
+// each second in which they changed and at the end.
 //
 // New binds nothing. Listen binds, Run serves until its context ends. Memory
 // is bounded: fences are remembered for about a million timers, the least

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,12 +31,8 @@ const maxLatency = 15 * time.Minute // the longest callback time-out there is
 
 // validate fills in the defaults and reports every fault at once.
 func (c Config) validate() (Config, error) {
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:7780"
-	}
-	if c.Status == 0 {
-		c.Status = 200
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7780")
+	c.Status = cmp.Or(c.Status, 200)
 	if c.Out == nil {
 		c.Out = os.Stdout
 	}

@@ -28,7 +28,6 @@ func (b *batchCounts) show(m *metrics.Metrics) {
 	m.Count("carillon_batch_unknown_failed_total", "Entries of failed in the answers to these calls that name no timer of the call: such timers count as done.", b.unknown.Load)
 }
 
-// StartBatch implements scheduler.Dispatcher.
 func (d *Dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done func([]delivery.Outcome)) {
 	r, ids, err := d.batchRequest(c)
 	if err != nil {
@@ -131,8 +130,8 @@ func batchBody(c *scheduler.BatchCall, ids []string) []byte {
 }
 
 // outcomesOf is how each timer's attempt ended, by how the call did, and by what its answer names.
-// texts: the answer's own texts are kept. unknown counts what it names as failed that is no timer of
-// the call: a receiver that means something else by it takes failures for done.
+// texts: the answer's own texts are kept. unknown counts what it names as failed that is no timer
+// of the call: a receiver that means something else by it takes failures for done.
 func outcomesOf(out *callback.Outcome, ids []string, texts bool) (list []delivery.Outcome, unknown int) {
 	list = repeated(out.Outcome, len(ids))
 	if len(out.Body) == 0 || out.Err != "" {

@@ -29,8 +29,8 @@ import (
 type Config struct {
 	Pool  *callback.Pool
 	NowMs func() int64 // of timers
-	// Keys open secrets; nil: there are none. Lacks reports, and records, that a call needs a key that
-	// this node does not have.
+	// Keys open secrets; nil: there are none. Lacks reports, and records, that a call needs a key
+	// that this node does not have.
 	Keys  func() *secret.Keys
 	Lacks func(id string) bool
 	// Tracer reports calls to a collector; nil: none.
@@ -66,10 +66,7 @@ var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
 // Route implements shard.Dispatcher. A topic with a breaker policy of its own has its own breaker
 // at each destination.
 func (d *Dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
-	url := own.URL
-	if url == "" {
-		url = t.Policy.Callback.URL
-	}
+	url := cmp.Or(own.URL, t.Policy.Callback.URL)
 	if url == "" {
 		return nil, errNoURL
 	}
@@ -95,12 +92,10 @@ type Destination struct {
 // Name is the receiver, scheme://host:port.
 func (d Destination) Name() string { return d.key.String() }
 
-// Tenant implements scheduler.Dispatcher.
 func (d *Dispatcher) Tenant(t *timer.Topic) string {
 	return d.topics.fact(t, d.Keys()).tenant
 }
 
-// Acquire implements scheduler.Dispatcher.
 func (d *Dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict) {
 	to := dest.(Destination)
 	switch {
@@ -127,12 +122,10 @@ func (d *Dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a deliv
 	return p, v
 }
 
-// State implements scheduler.Dispatcher.
 func (d *Dispatcher) State(dest scheduler.Destination, _ *timer.Topic) delivery.State {
 	return d.Pool.State(dest.(Destination).key)
 }
 
-// Start implements scheduler.Dispatcher.
 func (d *Dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
 	r, err := d.request(j)
 	if err != nil {
@@ -171,7 +164,7 @@ func (d *Dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 	}
 	job := &j.Job
 	r := &callback.Request{
-		URL: c.URL, Method: c.Method, ContentType: contentType(job), Body: job.Payload,
+		URL: c.URL, Method: c.Method, ContentType: cmp.Or(job.ContentType, job.PayloadKind.ContentType()), Body: job.Payload,
 		Timeout: time.Duration(c.TimeoutMs) * time.Millisecond,
 		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, AskedMs: job.AskedMs, Attempt: job.Attempts, Fence: job.Fence,
 		WebhookID: webhookID(j.Shard, job), CloudEvent: j.Topic.Policy.CloudEvents,
@@ -193,19 +186,8 @@ func (d *Dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 	return r, fact.failed
 }
 
-func contentType(job *table.Job) string {
-	switch {
-	case job.ContentType != "":
-		return job.ContentType
-	case job.PayloadKind == timer.JSONPayload:
-		return "application/json"
-	case job.PayloadKind == timer.BinaryPayload:
-		return "application/octet-stream"
-	}
-	return ""
-}
-
-// webhookID has the shard that gave the timer its number. It is the same for all attempts of one version of one timer, and another for any other.
+// webhookID has the shard that gave the timer its number. It is the same for all attempts of one
+// version of one timer, and another for any other.
 func webhookID(id timer.ShardID, job *table.Job) string {
 	if job.Origin != 0 {
 		id = job.Origin

@@ -10,8 +10,8 @@ import (
 	"carillon/transport/api/backend"
 )
 
-// TestManyListeners: events are reported on a shard's own goroutine. A thousand of them in one turn cost
-// about the same, however many listen.
+// TestManyListeners: events are reported on a shard's own goroutine. A thousand of them in one turn
+// cost about the same, however many listen.
 func TestManyListeners(t *testing.T) {
 	const all = 64 + remoteTaps // of this node's and of others' clients
 	growth.Check(t, growth.Dimension{Name: "event listeners", N: all / 8, Longest: func(t testing.TB, n int) time.Duration {

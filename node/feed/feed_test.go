@@ -188,8 +188,8 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	if e := hear(t, s); e.ID != "b" {
 		t.Errorf("%+v", e)
 	}
-	// The events that were kept for the listener are gone, as after the node's start: the listener learns that
-	// too.
+	// The events that were kept for the listener are gone, as after the node's start: the listener
+	// learns that too.
 	p.there.mu.Lock()
 	for key, tap := range p.there.remote {
 		delete(p.there.remote, key)

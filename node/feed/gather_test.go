@@ -117,7 +117,8 @@ func TestRatesOfTheLastMinute(t *testing.T) {
 	}
 }
 
-// TestLatenessSteps: the reported latency is no less than the true one, and more by a fifth at most.
+// TestLatenessSteps: the reported latency is no less than the true one, and more by a fifth at
+// most.
 func TestLatenessSteps(t *testing.T) {
 	for _, ms := range []int64{0, 1, 2, 9, 10, 57, 1000, 59_999, 3_600_000} {
 		var r Rates

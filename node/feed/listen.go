@@ -10,7 +10,8 @@ import (
 	"carillon/transport/api/backend"
 )
 
-// stream has the events of all nodes for one listener at this node. It implements backend.EventStream.
+// stream has the events of all nodes for one listener at this node. It implements
+// backend.EventStream.
 type stream struct {
 	*Feed
 	ctx    context.Context

@@ -9,8 +9,8 @@ import (
 // PollInterval is how often PollStates is to be called.
 const PollInterval = time.Second
 
-// polledStates are the states that PollStates saw last, of breakers and of nodes. Nothing else reports
-// their changes.
+// polledStates are the states that PollStates saw last, of breakers and of nodes. Nothing else
+// reports their changes.
 type polledStates struct{ breakers, nodes map[string]string }
 
 // PollStates gives the changes of breakers that this node uses, and of nodes, to the listeners that

@@ -85,7 +85,8 @@ func (g memoryGroup) limit(root string, m *Memory) {
 			if err != nil {
 				continue
 			}
-			// Without a limit version 2 has the word max, and version 1 the largest number of pages.
+			// Without a limit version 2 has the word max, and version 1 the largest number of
+			// pages.
 			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n < math.MaxInt64/2 {
 				m.less(n, file)
 			}

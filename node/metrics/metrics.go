@@ -1,5 +1,5 @@
-// Package metrics is what /metrics shows of a node. Its Metrics counts what the host, the log and the
-// API report; gauges, and counters that other parts keep, are asked for at a scrape.
+// Package metrics is what /metrics shows of a node. Its Metrics counts what the host, the log and
+// the API report; gauges, and counters that other parts keep, are asked for at a scrape.
 package metrics
 
 import (
@@ -146,7 +146,6 @@ func (m *Metrics) History(of *history.Store) {
 	m.Gauge("carillon_history_files", "Number of the history's files.", func() int64 { return int64(of.Stats().Files) })
 }
 
-// Command implements shard.Observer.
 func (m *Metrics) Command(kind timer.Kind, code timer.Code) {
 	switch kind {
 	case timer.Add, timer.Put:
@@ -169,7 +168,6 @@ func (m *Metrics) Command(kind timer.Kind, code timer.Code) {
 	}
 }
 
-// Outcome implements shard.Observer.
 func (m *Metrics) Outcome(_ timer.TopicID, o *table.Outcome) {
 	c := m.fired[o.Kind]
 	if !o.ByConsumer && (c != nil || o.Kind == table.Accepted) {
@@ -190,22 +188,17 @@ func (m *Metrics) Outcome(_ timer.TopicID, o *table.Outcome) {
 	}
 }
 
-// Expired implements shard.Observer.
 func (m *Metrics) Expired() { m.dead[timer.Expired].Inc() }
 
-// Outcomes implements shard.Observer.
 func (m *Metrics) Outcomes(made, lost int) {
 	m.made.Add(float64(made))
 	m.unmade.Add(float64(lost))
 }
 
-// DeadReplaced implements shard.Observer.
 func (m *Metrics) DeadReplaced(n int) { m.deadReplaced.Add(float64(n)) }
 
-// Frame implements shard.Observer.
 func (m *Metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }
 
-// Lateness implements shard.Observer.
 func (m *Metrics) Lateness(ms int64, held bool, traceID *[16]byte) {
 	to := m.heldLateness
 	if !held {
@@ -219,16 +212,12 @@ func (m *Metrics) Lateness(ms int64, held bool, traceID *[16]byte) {
 	to.(prometheus.ExemplarObserver).ObserveWithExemplar(float64(ms)/1000, prometheus.Labels{"trace_id": hex.EncodeToString(traceID[:])})
 }
 
-// Elected implements shard.Observer.
 func (m *Metrics) Elected() { m.elections.Inc() }
 
-// Snapshot implements shard.Observer.
 func (m *Metrics) Snapshot(took time.Duration) { m.snapshot.Observe(took.Seconds()) }
 
-// SnapshotSent implements shard.Observer.
 func (m *Metrics) SnapshotSent(bytes int64) { m.sent.add(bytes) }
 
-// SnapshotReceived implements shard.Observer.
 func (m *Metrics) SnapshotReceived(bytes int64) { m.received.add(bytes) }
 
 // Sync is for wal.Observe.

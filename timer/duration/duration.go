@@ -18,9 +18,9 @@ var ErrRange = errors.New("is longer than 292 years")
 
 var errSyntax = errors.New(`must be a number with its unit, like "1h30m" or "30d"; the units are ` + Units)
 
-// Parse reads a duration like "1w2d", "1d12h" or "-1.5h". A day is 24 hours, a week seven days. Zero
-// has no minus: where only a duration from zero on is meant, "-0s" is a mistake. On ErrRange it
-// returns the bound that was passed.
+// Parse reads a duration like "1w2d", "1d12h" or "-1.5h". A day is 24 hours, a week seven days.
+// Zero has no minus: where only a duration from zero on is meant, "-0s" is a mistake. On ErrRange
+// it returns the bound that was passed.
 func Parse(s string) (time.Duration, error) {
 	d, err := parse(s)
 	if err == nil && d == 0 && s[0] == '-' {

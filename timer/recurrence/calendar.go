@@ -124,8 +124,8 @@ func (c *Calendar) rule(key ruleKey) *rule {
 	return r
 }
 
-// MissedAfterMs is how late an occurrence is found for it to count as missed, in ms. No change of
-// leaders takes so long.
+// MissedAfterMs is how late an occurrence is found for it to count as missed, in ms. Changes of
+// leaders are shorter.
 const MissedAfterMs = 10_000
 
 // Coming returns the due times of a series that are to come, at most n, as if all calls were on

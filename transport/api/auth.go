@@ -26,14 +26,14 @@ func newPrincipals(list []web.Principal) *principals {
 	return ps
 }
 
-// find is the principal of a token, nil when there is none. The time that it takes may tell
-// something of the hashes that are stored, and those tell nothing of their tokens.
+// find is the principal of a token, nil when there is none. The time that it takes may show
+// something of the hashes that are stored, and those show nothing of their tokens.
 func (a *Auth) find(token []byte) *web.Principal { return a.principal(sha256.Sum256(token)) }
 
 func (a *Auth) principal(sum [sha256.Size]byte) *web.Principal { return a.principals.Load().bySum[sum] }
 
-// authenticate finds the principal of a request. Without a valid token nothing but the open routes
-// can be told from nothing at all.
+// authenticate finds the principal of a request. Without a valid token all but the open routes
+// looks like nothing at all.
 func (rq *request) authenticate(pat *pattern) *web.Problem {
 	auth := rq.s.cfg.Auth
 	if auth == nil || pat != nil && pat.open {

@@ -57,7 +57,7 @@ func (a *Auth) Reload() error {
 	return nil
 }
 
-// readAuth refuses a file that others can write: they would be admins. Reading it tells them names
+// readAuth refuses a file that others can write: they would be admins. Reading it shows them names
 // and hashes, and no token.
 func readAuth(path string) ([]byte, error) {
 	f, err := os.Open(path)
@@ -259,7 +259,7 @@ func nodeOr(field, parent *yaml.Node) *yaml.Node {
 	return parent
 }
 
-// keepQuotas leaves tokens that were there before the rest of their quotas, as far as
+// keepQuotas leaves tokens that were there before the rest of their quotas, where
 // these are the same.
 func keepQuotas(list []web.Principal, before *principals) {
 	for i := range list {

@@ -14,7 +14,7 @@ const prefetched = 8 << 10
 
 // keptBody is the largest buffer, of a request's body and of an answer's, that a connection keeps
 // for its next request. It holds the body of a batch of a hundred common timers; larger ones are
-// made anew each time, and go with the answer.
+// made for each request, and dropped with the answer.
 const keptBody = 64 << 10
 
 // bodyLimit is the most that the route takes.
@@ -86,8 +86,8 @@ const (
 	bodyless = -2
 )
 
-// growBody makes room for more, in proportion to the bytes that have arrived, as far as a body of n
-// bytes needs it.
+// growBody makes room for more, in proportion to the bytes that have arrived, and no more than a
+// body of n bytes needs it.
 func (rq *request) growBody(n int) *web.Problem {
 	most := rq.bodyLimit()
 	if len(rq.Body) > most {
@@ -127,7 +127,7 @@ func tooSlow() *web.Problem {
 	return web.Fail(408, web.BadRequest, "the request did not arrive in time")
 }
 
-// unread reports whether bytes of the body are still to come: then the connection cannot go on to
+// unread reports whether bytes of the body are still to come: then the connection cannot take
 // another request.
 func (rq *request) unread() bool {
 	n := rq.Ctx.Request.Header.ContentLength()

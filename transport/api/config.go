@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -40,15 +41,15 @@ type Config struct {
 	// with the series that name topics or destinations.
 	Metrics func(ctx *fasthttp.RequestCtx, all bool) error
 
-	// Observe is told of every request that was answered, by any goroutine: the number of its route
+	// Observe gets every request that was answered, by any goroutine: the number of its route
 	// (see RouteNames), the status, and how long the answer took to make. It must not wait. nil:
-	// nobody is told.
+	// nobody wants it.
 	Observe func(route, status int, took time.Duration)
 
 	// Tracer reports changes to a collector; nil: none.
 	Tracer *tracing.Tracer
 
-	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address
+	// Hosts are names and addresses that the node goes by, perhaps with a port, besides the address
 	// that a client has reached. See checkHost.
 	Hosts []string
 
@@ -56,7 +57,7 @@ type Config struct {
 	// CheckOrigin.
 	Origins []string
 
-	// Audit is told of every change that was made, or may have been, by any goroutine, when it has
+	// Audit gets every change that was made, or may have been, by any goroutine, when it has
 	// been answered, and of those that were refused as refusals says; it must not wait. nil: nobody
 	// is.
 	Audit func(Change)
@@ -76,12 +77,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Version == "" {
-		c.Version = "dev"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Version = cmp.Or(c.Version, "dev")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.CheckURL == nil {
 		c.CheckURL = func(string) error { return nil }
 	}

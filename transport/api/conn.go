@@ -49,7 +49,7 @@ type framedConn struct {
 // deadline is the deadline that was asked for, and the one that the socket has.
 type deadline struct{ wanted, armed time.Time }
 
-// due reports whether the socket must be told; slack is how much too early it may fire.
+// due reports whether the socket must get it; slack is how much too early it may fire.
 func (d *deadline) due(slack time.Duration) bool {
 	late := d.wanted.Sub(d.armed)
 	return d.wanted.IsZero() != d.armed.IsZero() || late < 0 || late > slack
@@ -57,8 +57,8 @@ func (d *deadline) due(slack time.Duration) bool {
 
 func (c *framedConn) ClientAddress() netip.Addr { return c.address }
 
-// OnUndelivered has f called if the answer cannot be written, beside those of pipelined requests
-// that were answered into the same buffer.
+// OnUndelivered has f called if the answer cannot be written, as well as those of pipelined
+// requests that were answered into the same buffer.
 func (c *framedConn) OnUndelivered(f func()) {
 	before := c.undelivered
 	c.undelivered = func() {
@@ -159,7 +159,7 @@ func (c *framedConn) waits() (since int64) {
 var longAgo = time.Unix(1, 0)
 
 // endReading makes a read that waits for more of a request, now or later, time out: the client is
-// told 408. A request that has arrived whole is not touched, since nothing is read until it has
+// answered 408. A request that has arrived whole is not touched, since nothing is read until it has
 // been answered. Any goroutine.
 func (c *framedConn) endReading() {
 	// Before the deadline: a Read that arms its own in between sees this after it.
@@ -182,7 +182,7 @@ func (c *framedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Bounds of lingering: a client that has been told no may go on sending for so long before it is
+// Bounds of lingering: a client that was refused may continue to send for so long before it is
 // cut off.
 const (
 	lingerTime  = time.Second

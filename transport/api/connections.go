@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds of connections beside Limits.Connections.
+// Bounds of connections besides Limits.Connections.
 const (
 	probeRoom     = 64              // connections beyond the limit that may only ask for health
 	probeShare    = 8               // of them, of one address

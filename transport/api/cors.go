@@ -12,7 +12,7 @@ import (
 // own. See docs/adr/0023. Nothing of it goes by cookies, which the API has none of.
 
 // corsHeaders are the headers that such a page may send, and corsExposed those that it may read
-// beside the body.
+// besides the body.
 const (
 	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Prefer, Traceparent, Tracestate"
 	corsExposed = "Carillon-Leader, ETag, Location, Preference-Applied, Retry-After"
@@ -42,8 +42,8 @@ func parseOrigins(list []string) (map[string]bool, error) {
 	return origins, nil
 }
 
-// invited reports whether the one Origin of a request is one of these, and if so tells its browser
-// that the page may read the answer.
+// invited reports whether the one Origin of a request is one of these, and if so answers its
+// browser that the page may read the answer.
 func (rq *request) invited(origins [][]byte) bool {
 	if len(origins) != 1 || !rq.s.origins[string(origins[0])] {
 		return false

@@ -66,7 +66,7 @@ var sniffHeader, sniffNot = []byte("X-Content-Type-Options"), []byte("nosniff")
 // noSniff keeps a browser from guessing another type than an answer's Content-Type.
 func noSniff(ctx *fasthttp.RequestCtx) { ctx.Response.Header.SetCanonical(sniffHeader, sniffNot) }
 
-// observe tells of a request that was answered; r is nil where it was for none of the routes.
+// observe reports a request that was answered; r is nil where it was for none of the routes.
 func (s *Server) observe(r *route, status int, begun time.Time) {
 	if s.cfg.Observe == nil {
 		return

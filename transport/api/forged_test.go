@@ -32,8 +32,8 @@ func quoted(v any) string {
 }
 
 // TestUsersBytesAreData: a payload, as a text, as JSON and as bytes, that is an answer, an event, a
-// line, a cursor, a receipt or a frame of ours comes back as it was, in an answer about it alone, in
-// a listing, and in the lines of a batch.
+// line, a cursor, a receipt or a frame of ours comes back as it was, in an answer about it alone,
+// in a listing, and in the lines of a batch.
 func TestUsersBytesAreData(t *testing.T) {
 	h := newHarness(t)
 	want := map[string]string{} // id: the payload's field of an answer
@@ -98,8 +98,8 @@ func TestUsersBytesAreData(t *testing.T) {
 	}
 }
 
-// TestUsersNamesAreData: what is no name is refused, in a problem of its own that quotes it at most,
-// and not taken for a part of the answer, of another request, or of a header.
+// TestUsersNamesAreData: what is no name is refused, in a problem of its own that quotes it at
+// most, and not taken for a part of the answer, of another request, or of a header.
 func TestUsersNamesAreData(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", "{}").want(201)

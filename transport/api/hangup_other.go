@@ -2,5 +2,5 @@
 
 package api
 
-// peerGone cannot tell here: a lease that nobody took runs out.
+// peerGone does not know here: a lease that nobody took runs out.
 func peerGone(uintptr) bool { return false }

@@ -71,7 +71,7 @@ func mostBodyOf(l *web.Limits, target []byte) uint64 {
 	return uint64(l.BodyBytes)
 }
 
-// Accept waits for a connection within the limits; those beyond them are told so and closed. It
+// Accept waits for a connection within the limits; those beyond them are refused and closed. It
 // returns an error only when the listener is closed, or can take no connection ever.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
@@ -90,7 +90,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit frames a connection; nil when there is no place for it, and it has been told.
+// admit frames a connection; nil when there is no place for it, and it was refused.
 func (l *listener) admit(conn net.Conn) *framedConn {
 	c := &framedConn{Conn: conn, raw: conn, listener: l, address: addressOf(conn.RemoteAddr())}
 	c.framer = http1.NewFramer(&l.framing)
@@ -154,7 +154,7 @@ func (l *listener) acceptFailed(err error) {
 	}
 }
 
-// shed takes one connection with the spare file, and tells it that there is no place.
+// shed takes one connection with the spare file, and refuses it.
 func (l *listener) shed() {
 	if l.spare == nil {
 		l.keepSpare()

@@ -12,8 +12,8 @@ import (
 
 // Which pages may ask (API.md section 1). A browser sends a page's requests to any address that the
 // page names, so a page of a stranger could reach a node that only this machine can reach, in two
-// ways: from its own origin, which Origin and Sec-Fetch-Site tell; or by letting its own name point
-// to the node (DNS rebinding), which Host tells. Both are refused, on nodes with tokens and
+// ways: from its own origin, which Origin and Sec-Fetch-Site show; or by letting its own name point
+// to the node (DNS rebinding), which Host shows. Both are refused, on nodes with tokens and
 // without.
 
 const maxHostBytes = 253 + len(":65535")

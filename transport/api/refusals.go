@@ -11,9 +11,9 @@ import (
 const refusalWindow = time.Minute
 
 // refusals keep the audit log from being filled with requests that were refused, which cost a
-// client nothing: of each token and status the first goes to the log at once; the further ones of its
-// minute are counted, and their number is recorded when the minute is over. Memory is bounded by
-// the number of tokens times that of statuses. Safe for use by any goroutine.
+// client nothing: of each token and status the first goes to the log at once; the further ones of
+// its minute are counted, and their number is recorded when the minute is over. Memory is bounded
+// by the number of tokens times that of statuses. Safe for use by any goroutine.
 type refusals struct {
 	record func(Change) // nil: nothing is recorded
 	now    func() time.Time

@@ -32,8 +32,8 @@ type route struct {
 	number int // in RouteNames
 }
 
-// RouteNames are the calls that there are, as "METHOD path", by the number that Config.Observe is
-// told. The first is of requests that are for none of them.
+// RouteNames are the calls that there are, as "METHOD path", by the number that Config.Observe
+// gets. The first is of requests that are for none of them.
 func RouteNames() []string {
 	names := make([]string, 1+len(routes))
 	names[0] = "none"

@@ -60,7 +60,7 @@ func (t *TLS) Reload() error {
 // warning.
 func (t *TLS) Shared() bool { return t.shared.Load() }
 
-// speaksPlain reports whether the client has begun with HTTP in clear, and tells it.
+// speaksPlain reports whether the client has begun with HTTP in clear, and answers it then.
 func (c *framedConn) speaksPlain(err error) bool {
 	header := tls.RecordHeaderError{}
 	if !errors.As(err, &header) || header.Conn == nil {

@@ -211,7 +211,7 @@ func (x *roundTripper) drainChunks(keep bool) bool {
 }
 
 // maxKept is how much of a body is kept: one byte more than an answer has, which shows whether it
-// goes on.
+// is longer.
 const maxKept = timer.MaxAnswerBody + 1
 
 // keepMore reads at most n bytes into kept, and returns how many.

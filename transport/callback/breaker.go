@@ -10,7 +10,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// Breaker is a breaker policy. A zero field takes the default named beside it.
+// Breaker is a breaker policy. A zero field takes the default named next to it.
 type Breaker struct {
 	Failures int           // consecutive failures that open it: 5
 	Window   time.Duration // within which they must fall: 10s

@@ -101,7 +101,8 @@ func TestBreakerLogOfMany(t *testing.T) {
 	l.said(10, 0)
 }
 
-// TestFailuresInARow: calls that fail are counted until one succeeds, those that open no breaker too.
+// TestFailuresInARow: calls that fail are counted until one succeeds, those that open no breaker
+// too.
 func TestFailuresInARow(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		inRow := func() (n int64) {

@@ -164,8 +164,8 @@ func TestBreakerOpensOnHangs(t *testing.T) {
 	})
 }
 
-// TestCallsOfAnOpenBreakerAreNotMade (I17): once a breaker has opened, no call begins that was granted
-// before, whether it is in line or has not been started.
+// TestCallsOfAnOpenBreakerAreNotMade (I17): once a breaker has opened, no call begins that was
+// granted before, whether it is in line or has not been started.
 func TestCallsOfAnOpenBreakerAreNotMade(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		s.status.Store(500)

@@ -17,8 +17,8 @@ const (
 // addEvent makes a call a CloudEvent in binary mode: its attributes are headers, its data is the
 // body with its own content type. A ce- header of the callback's own stands in place of ours.
 //
-// The id is the webhook-id. Attempts tell of one event, so they have one id: source and id are all
-// that a consumer of CloudEvents has to drop a repeat by. No value needs percent-encoding: the
+// The id is the webhook-id. All attempts are of one event, so they have one id: source and id are
+// all that a consumer of CloudEvents has to drop a repeat by. No value needs percent-encoding: the
 // names of topics and timers have none of the characters that do.
 func (x *roundTripper) addEvent(req *Request) {
 	x.addOwn(req, "ce-specversion", eventVersion)

@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -12,7 +13,7 @@ import (
 	"carillon/transport/callback/address"
 )
 
-// Config sets up a Pool. A zero field takes the default named beside it.
+// Config sets up a Pool. A zero field takes the default named next to it.
 type Config struct {
 	MaxDestinations int    // destinations kept at once: 10,000
 	MaxCalls        int    // permits out at once on this node: 2048
@@ -69,32 +70,16 @@ func (c *Config) shown() time.Time {
 const maxConnIdle = 4 * time.Second
 
 func (c Config) withDefaults() Config {
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	defDuration := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	def(&c.MaxDestinations, 10_000)
-	def(&c.MaxCalls, 2048)
-	def(&c.MaxIdleConns, 4096)
-	defDuration(&c.ConnIdle, maxConnIdle)
-	defDuration(&c.ConnMaxAge, 5*time.Minute)
-	defDuration(&c.DestinationIdle, 10*time.Minute)
-	defDuration(&c.Drain, 30*time.Second)
-	if c.UserAgent == "" {
-		c.UserAgent = "Carillon"
-	}
-	if c.Resolver == nil {
-		c.Resolver = net.DefaultResolver
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.MaxDestinations = cmp.Or(c.MaxDestinations, 10_000)
+	c.MaxCalls = cmp.Or(c.MaxCalls, 2048)
+	c.MaxIdleConns = cmp.Or(c.MaxIdleConns, 4096)
+	c.ConnIdle = cmp.Or(c.ConnIdle, maxConnIdle)
+	c.ConnMaxAge = cmp.Or(c.ConnMaxAge, 5*time.Minute)
+	c.DestinationIdle = cmp.Or(c.DestinationIdle, 10*time.Minute)
+	c.Drain = cmp.Or(c.Drain, 30*time.Second)
+	c.UserAgent = cmp.Or(c.UserAgent, "Carillon")
+	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

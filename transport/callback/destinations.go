@@ -62,7 +62,8 @@ func (p *Pool) usedLocked(d *destination) {
 }
 
 // evictLocked drops the longest unused idle destination: one that never answered, rather than one
-// that did. Of the sick ones, half of the places are kept, so that their breakers are not forgotten.
+// that did. Of the sick ones, half of the places are kept, so that their breakers are not
+// forgotten.
 func (p *Pool) evictLocked() bool {
 	kind := unproven
 	if p.idle[unproven].Len() == 0 {

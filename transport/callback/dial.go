@@ -41,8 +41,8 @@ type tlsError struct{ err error }
 func (e *tlsError) Error() string { return e.err.Error() }
 func (e *tlsError) Unwrap() error { return e.err }
 
-// A name's addresses are tried as RFC 8305 (Happy Eyeballs) has it, so that one where nobody answers
-// costs no more than attemptDelay.
+// A name's addresses are tried as RFC 8305 (Happy Eyeballs) has it, so that one where nobody
+// answers costs no more than attemptDelay.
 const (
 	attemptDelay = 250 * time.Millisecond
 	maxAddresses = 8 // of a name; the others are not tried

@@ -38,8 +38,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestNamesOfPrivateNetworks: on a node that calls public addresses alone, names that only a private
-// network knows are refused by the policy, with its reason. A name that does not exist
+// TestNamesOfPrivateNetworks: on a node that calls public addresses alone, names that only a
+// private network knows are refused by the policy, with its reason. A name that does not exist
 // elsewhere is another fault.
 func TestNamesOfPrivateNetworks(t *testing.T) {
 	ten := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}

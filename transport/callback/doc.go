@@ -16,7 +16,7 @@
 //     delivery.Ask. Its waiters are called on any goroutine, with no lock held, and must not
 //     block. When a breaker opens, those that wait for it are handed back.
 //  4. done is called exactly once per started call, on a goroutine of the pool,
-//     and must not block. The breaker has already been told by then, and the slot
+//     and must not block. The breaker has the outcome by then, and the slot
 //     is freed after it.
 //
 // One call is one request on the wire: nothing is ever sent twice, redirects are

@@ -76,8 +76,8 @@ func TestBodiesAndHeadersAreData(t *testing.T) {
 	}
 }
 
-// TestStrangersTextsInTheLog: what a receiver's failure says is one value of one line, in both forms
-// of the log.
+// TestStrangersTextsInTheLog: what a receiver's failure says is one value of one line, in both
+// forms of the log.
 func TestStrangersTextsInTheLog(t *testing.T) {
 	for name, text := range forged.Texts() {
 		for _, asJSON := range []bool{false, true} {

@@ -39,8 +39,8 @@ func (d *destination) begin(t *callSlot) bool {
 	return false
 }
 
-// ended is told of the end of a call. It returns the one that runs in its place, and one more if the
-// pace has become faster; nil for none.
+// ended takes note of the end of a call. It returns the one that runs in its place, and one more if
+// the pace has become faster; nil for none.
 func (d *destination) ended(out *Outcome) (next, more *callSlot) {
 	l := &d.line
 	l.mu.Lock()

@@ -14,12 +14,13 @@ const (
 	longestWait = 25 * time.Millisecond
 )
 
-// pace is how many calls at once at a destination are of use. A receiver nearby answers faster than a
-// node can send. More calls than keep both busy wait in each other's way: each of 256 at once costs
-// half as much processor time again as each of 16, and all else in the node waits behind them. A
-// receiver far away takes longer for an answer than the node for 256 calls, and has no such bound.
+// pace is how many calls at once at a destination are of use. A receiver nearby answers faster than
+// a node can send. More calls than keep both busy wait in each other's way: each of 256 at once
+// costs half as much processor time again as each of 16, and all else in the node waits behind
+// them. A receiver far away takes longer for an answer than the node for 256 calls, and has no such
+// bound.
 //
-// The shortest answer time tells the two apart, since a busy receiver, or node, does not make it
+// The shortest answer time distinguishes the two, since a busy receiver, or node, does not make it
 // longer. It misjudges a receiver that answers some calls at once and others later. Then calls wait
 // for longestWait, and the limit rises to what ran then, for a while.
 //

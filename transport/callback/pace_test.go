@@ -99,8 +99,8 @@ func beginMany(t *testing.T, p *Pool, n int) []<-chan Outcome {
 	return outs
 }
 
-// TestCallsAtOnceFollowThePace: a receiver nearby gets as many calls at once as keep it busy, one far
-// away all that there are.
+// TestCallsAtOnceFollowThePace: a receiver nearby gets as many calls at once as keep it busy, one
+// far away all that there are.
 func TestCallsAtOnceFollowThePace(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
@@ -157,7 +157,8 @@ func TestNoCallWaitsLongForThePace(t *testing.T) {
 	})
 }
 
-// TestLineEndsWithThePool: every call that waits for its pace when the pool is shut down ends, once.
+// TestLineEndsWithThePool: every call that waits for its pace when the pool is shut down ends,
+// once.
 func TestLineEndsWithThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSlowReceiver(-1)

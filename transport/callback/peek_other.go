@@ -2,5 +2,5 @@
 
 package callback
 
-// peekStale cannot tell here: a closed connection is found by the call that uses it.
+// peekStale does not know here: a closed connection is found by the call that uses it.
 func peekStale(uintptr) bool { return false }

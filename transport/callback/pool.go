@@ -16,7 +16,7 @@ import (
 // The classes of calls are those of the slots.
 var _ = [1]struct{}{}[delivery.Classes-int(slots.Classes)]
 
-// defaultLimit is a destination's calls at once when Acquire is not told.
+// defaultLimit is a destination's calls at once where Acquire is given no limit.
 const defaultLimit = 256
 
 // Pool holds the destinations. Its methods may be called from any goroutine.

@@ -69,7 +69,7 @@ var ofCall any = new(byte)
 // transport implements fasthttp.RoundTripper.
 type transport struct{}
 
-// RoundTrip goes on to another connection only if not one byte of the request had been sent, so the
+// RoundTrip tries another connection only if not one byte of the request had been sent, so the
 // receiver sees it at most once. The library is never asked to try again.
 func (transport) RoundTrip(
 	client *fasthttp.HostClient, req *fasthttp.Request, _ *fasthttp.Response,
@@ -82,7 +82,7 @@ func (transport) RoundTrip(
 	return false, err
 }
 
-// onConn makes the call on an idle connection, or else on a new one. It reports whether to go on to
+// onConn makes the call on an idle connection, or else on a new one. It reports whether to try
 // another connection: an idle one was not used at all.
 func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err error) {
 	p, s := x.pool, &x.span

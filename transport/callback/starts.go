@@ -11,15 +11,15 @@ import (
 const (
 	// youngCalls is how many calls may be young at once, for each processor that Go uses.
 	youngCalls = 4
-	// youngFor is how long a call is young at most from when its goroutine runs, if it has not written
-	// its request before. An older one waits for its receiver, not for a processor.
+	// youngFor is how long a call is young at most from when its goroutine runs, if it has not
+	// written its request before. An older one waits for its receiver, not for a processor.
 	youngFor = 1 * time.Millisecond
 )
 
 // starts bounds the calls that are busy with this machine at once: that are about to dial or to
 // write. More would only stand in each other's way, and in the way of all else in the process: a
-// thousand of them in Go's queue are a delay of 50 ms for each goroutine that wakes. A call that waits
-// for its receiver is no longer young, so that receivers that hang do not hold up others.
+// thousand of them in Go's queue are a delay of 50 ms for each goroutine that wakes. A call that
+// waits for its receiver is no longer young, so that receivers that hang do not hold up others.
 //
 // What waits is served topic by topic. Every operation costs O(1).
 type starts struct {

@@ -64,7 +64,7 @@ func (d *destination) stat() DestinationStat {
 	return s
 }
 
-// State tells how a destination is for a key. One that was never called is well.
+// State is how a destination is for a key. One that was never called is well.
 func (p *Pool) State(k address.Key) delivery.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()

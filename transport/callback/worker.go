@@ -13,7 +13,7 @@ import (
 const workerIdle = 10 * time.Second
 
 // workers are the goroutines that make calls. They are reused, the last used first:
-// a fresh goroutine would grow its stack anew for every call. There are about as
+// a fresh goroutine would have to grow its stack for every call. There are about as
 // many as calls at once, so at most Config.MaxCalls and a few that are just ending.
 type workers struct {
 	pool *Pool
@@ -131,8 +131,8 @@ func (p *Pool) refuse(t *callSlot) {
 	}
 }
 
-// finish tells the breaker, then the caller, then frees the slot. It returns the destination's next
-// call.
+// finish reports to the breaker, then to the caller, then frees the slot. It returns the
+// destination's next call.
 func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 	next, more := t.dest.ended(&out)
 	if more != nil {
@@ -155,7 +155,7 @@ func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 	return next
 }
 
-// answer tells the destination's slots the outcome: whether it answers, with any status.
+// answer is the outcome for the destination's slots: whether it answers, with any status.
 func (out *Outcome) answer() slots.Answer {
 	switch {
 	case out.Status > 0:

@@ -65,7 +65,7 @@ func (f *fileSender) handle(kind byte, payload []byte, _ bool) error {
 
 // SendFile brings size bytes of file to the node and returns when the far side has
 // accepted them whole. It waits for its turn behind other files to the node. After a
-// failure, the same header and file go on where the receiver stands. Its errors are those
+// failure, the same header and file continue where the receiver stands. Its errors are those
 // of Call.
 func (t *Transport) SendFile(ctx context.Context, node uint64, header []byte, file io.ReaderAt, size int64) error {
 	if len(header) > t.config.MaxFrame {

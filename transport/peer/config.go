@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 )
 
 // Config sets up a Transport. Self, Address, Admit and Handler are needed; any other
-// zero field takes the default named beside it.
+// zero field takes the default named next to it.
 type Config struct {
 	// Self is asked at each handshake, since Cluster becomes known late. Lane is ignored.
 	Self func() Hello
@@ -54,7 +55,7 @@ type Handler interface {
 	// Call answers a call; each runs on its own goroutine, at most Config.MaxCalls per connection.
 	// ctx ends at the caller's deadline and with the connection. A returned error travels as text,
 	// with PeerCode() if it has that method. On a LaneOnce connection from is only the caller's
-	// word for itself, as far as its certificate and Admit let it.
+	// word for itself, within what its certificate and Admit allow.
 	Call(ctx context.Context, from Hello, method uint8, body []byte) ([]byte, error)
 	// OpenStream is asked where to put a file of size bytes. The same header means the
 	// same file as before. One file at a time comes from a node.
@@ -67,35 +68,23 @@ type Handler interface {
 	// starts. It may be wrong. Once per process, and again after its address took a connection.
 	SeemsGone(node uint64, starts uint32)
 	// DuplicateIdentity says that somebody presented our own node id and cluster with another nonce
-	// and starts no lower than ours: a copied data directory. It is only told of nodes that have
+	// and starts no lower than ours: a copied data directory. It is only called for nodes that have
 	// proven by TLS that they belong here: anybody else's word must not end a process.
 	DuplicateIdentity(h Hello)
 }
 
 func (c Config) withDefaults() Config {
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	defDuration := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	def(&c.MaxFrame, 64<<20)
-	def(&c.MaxCalls, 4096)
-	def(&c.MaxConns, 4096)
-	def(&c.QueueBytes, 64<<20)
-	def(&c.BulkBytesPerSecond, 64<<20)
-	defDuration(&c.DialTimeout, time.Second)
-	defDuration(&c.HandshakeTimeout, 2*time.Second)
-	defDuration(&c.Heartbeat, 500*time.Millisecond)
-	defDuration(&c.IdleTimeout, 3*time.Second)
-	defDuration(&c.BulkStall, 30*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.MaxFrame = cmp.Or(c.MaxFrame, 64<<20)
+	c.MaxCalls = cmp.Or(c.MaxCalls, 4096)
+	c.MaxConns = cmp.Or(c.MaxConns, 4096)
+	c.QueueBytes = cmp.Or(c.QueueBytes, 64<<20)
+	c.BulkBytesPerSecond = cmp.Or(c.BulkBytesPerSecond, 64<<20)
+	c.DialTimeout = cmp.Or(c.DialTimeout, time.Second)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 2*time.Second)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 500*time.Millisecond)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 3*time.Second)
+	c.BulkStall = cmp.Or(c.BulkStall, 30*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Dial == nil {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			// No delay and keep-alive are Go's defaults.

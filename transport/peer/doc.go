@@ -27,5 +27,5 @@
 // and hello.go.
 //
 // It does not order frames over a reconnect, retry calls, or resume a file by
-// itself: SendFile with the same header goes on where the receiver stands.
+// itself: SendFile with the same header continues where the receiver stands.
 package peer

@@ -110,7 +110,7 @@ func (t *Transport) timed(ctx context.Context, nc net.Conn, talk func() (Hello, 
 	return h, nc.SetDeadline(time.Time{})
 }
 
-// onlyOverTLS tells a dialler without TLS so, in the one way that it understands.
+// onlyOverTLS refuses a dialler without TLS, in the one way that it understands.
 const onlyOverTLS = "this node speaks over TLS only: give the dialler the key of the other nodes (--gossip-key), or a certificate"
 
 // tlsFault says how to mend it where one side speaks TLS and the other does not. Then err has the
@@ -144,7 +144,7 @@ func (t *Transport) hear(self Hello, g greeting, nc net.Conn, with *TLS) (Hello,
 }
 
 // authorize says whether we speak with h, the node at the other end of nc. Both sides ask it. The
-// certificate comes first: a node that it does not name has nothing to tell us.
+// certificate comes first: a node that it does not name has nothing to say to us.
 func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 	if err := bound(with, nc, h); err != nil {
 		return fmt.Errorf("%w: node %q: %w", ErrRefused, h.Name, err)

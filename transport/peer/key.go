@@ -51,7 +51,7 @@ func KeyTLS(keys [][]byte) (*TLS, error) {
 }
 
 // authorityOf is the authority that a key stands for. Its subject is the same for every key; the
-// public key tells them apart.
+// public key distinguishes them.
 func authorityOf(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
 	seed, err := hkdf.Key(sha256.New, key, nil, keyContext, ed25519.SeedSize)
 	if err != nil {

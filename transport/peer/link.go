@@ -67,8 +67,8 @@ func (l *link) run() {
 				l.disconnect(err)
 			}
 		}
-		// A good connection that broke is dialled at once: a refusal is the first word of the end of a
-		// process.
+		// A good connection that broke is dialled at once: a refusal is the first word of the end
+		// of a process.
 		if failures > 0 && !pause(l.p.ctx, backoff(failures), l.dialNow) {
 			break
 		}

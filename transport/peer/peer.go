@@ -48,7 +48,7 @@ type refusals struct {
 	first time.Time
 }
 
-// Refuses needs so many refusals over so long.
+// Refuses needs so many refusals over this time.
 const (
 	refusedTimes = 3
 	refusedFor   = 250 * time.Millisecond
@@ -155,7 +155,7 @@ func (p *peer) unreachable() {
 // reportEvery is the least time between two reports on a node.
 const reportEvery = 100 * time.Millisecond
 
-// report tells the handler; news that comes too early is told a little later.
+// report calls the handler; news that comes too early is reported a little later.
 func (p *peer) report() {
 	for {
 		select {

@@ -7,7 +7,7 @@ import (
 
 // Sink is where a file from another node goes. Its methods are called by one goroutine.
 type Sink interface {
-	// Have says how many bytes are there from an earlier try: the sender goes on from there.
+	// Have says how many bytes are there from an earlier try: the sender continues from there.
 	Have() int64
 	// Write takes the next bytes. The chunk is valid during the call.
 	Write(chunk []byte) error
@@ -77,7 +77,7 @@ func (f *fileReceiver) commitWhole() error {
 	return f.end(f.sink.Commit())
 }
 
-// end tells the sender; the connection stays until it hangs up.
+// end reports to the sender; the connection stays until it hangs up.
 func (f *fileReceiver) end(err error) error {
 	f.ended = true
 	head, text := [2]byte{statusOK, 0}, ""

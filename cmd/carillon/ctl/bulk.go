@@ -8,8 +8,8 @@ import (
 	"carillon/cmd/carillon/terminal"
 )
 
-// timerFilter selects the timers of a topic that a change is for: all that is given must hold. It has no
-// limit of time but --timeout: the node continues when this side has stopped waiting.
+// timerFilter selects the timers of a topic that a change is for: all that is given must hold. It
+// has no limit of time but --timeout: the node continues when this side has stopped waiting.
 type timerFilter struct {
 	dryRunFlag
 	All      bool     `help:"All of the topic that have not ended."`

@@ -49,8 +49,8 @@ func (c *Command) now() time.Time {
 	return now
 }
 
-// printTimes prints when a timer is due, or a series its next times, by the clocks of a zone; "": of
-// the series.
+// printTimes prints when a timer is due, or a series its next times, by the clocks of a zone; "":
+// of the series.
 func printTimes(out io.Writer, t *client.Timer, zone string, now func() time.Time) error {
 	times := t.Next
 	if t.Repeat == nil {

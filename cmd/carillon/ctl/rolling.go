@@ -188,8 +188,8 @@ func (c *Command) unwellAnywhere(cluster *client.Cluster) string {
 const looksOnEnd = 2
 
 // awaitBeyond looks at the cluster until nothing is left, in two looks on end: each takes a while,
-// in which a node that was asked first may have changed. That no node answers for a while is part of
-// it.
+// in which a node that was asked first may have changed. That no node answers for a while is part
+// of it.
 func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
 	over := time.After(most)
 	tick := time.NewTicker(clusterPoll)

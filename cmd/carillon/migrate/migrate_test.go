@@ -149,8 +149,8 @@ func TestSourceThatChanges(t *testing.T) {
 	}
 }
 
-// TestRedisOverTLS: the server's certificate must be of an authority that the system knows, and name
-// the host.
+// TestRedisOverTLS: the server's certificate must be of an authority that the system knows, and
+// name the host.
 func TestRedisOverTLS(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the system's roots are not files that a test can name")

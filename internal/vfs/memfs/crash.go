@@ -21,7 +21,7 @@ type CrashOptions struct {
 
 // CrashClone returns the file system as it stands after a power cut now: unsynced data,
 // sizes and directory changes are kept or lost by chance, each by itself and in any order.
-// The original goes on as if nothing had happened. Faults and locks are not copied.
+// The original continues as if nothing had happened. Faults and locks are not copied.
 func (m *FS) CrashClone(r Rand, opt CrashOptions) *FS {
 	m.mu.Lock()
 	defer m.mu.Unlock()

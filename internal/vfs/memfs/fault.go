@@ -33,7 +33,7 @@ func (o Op) String() string {
 	return fmt.Sprintf("op %d", o)
 }
 
-// Changes tells whether the operation can change the state after a crash.
+// Changes reports whether the operation can change the state after a crash.
 func (o Op) Changes() bool { return o != OpOpen && o != OpRead && o != OpReadDir }
 
 type fault struct {

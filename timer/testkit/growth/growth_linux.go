@@ -78,7 +78,7 @@ func (d Dimension) most(few time.Duration) time.Duration {
 
 // measure returns the least of some tries of both sizes: what else the machine does only adds to
 // them. A pair that is good enough ends them. Where the least of many is too long, few is tried
-// beside each: other work on the machine that takes its caches makes both slower.
+// with each: other work on the machine that takes its caches makes both slower.
 func (d Dimension) measure(t testing.TB) (few, many time.Duration) {
 	few, many = math.MaxInt64, math.MaxInt64
 	for range fewTries {
@@ -108,8 +108,8 @@ func ThreadTime(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// LongestStep calls step until it returns false, and returns the processor time of the longest call.
-// between is called after each, and not counted. No garbage is collected meanwhile.
+// LongestStep calls step until it returns false, and returns the processor time of the longest
+// call. between is called after each, and not counted. No garbage is collected meanwhile.
 func LongestStep(t testing.TB, step func() bool, between func()) (longest time.Duration) {
 	t.Helper()
 	runtime.GC()

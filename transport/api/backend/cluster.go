@@ -43,7 +43,7 @@ type Backup interface {
 	Backup(ctx context.Context, to io.Writer) error
 }
 
-// Errors of Cluster, beside those of package timer.
+// Errors of Cluster, besides those of package timer.
 var (
 	// ErrUnknownNode: no member of the cluster has this name.
 	ErrUnknownNode = errors.New("there is no node of this name")
@@ -64,7 +64,7 @@ type ClusterView struct {
 	ClusterID string // "" before the founding
 	Version   string // of this node's program
 	Healthy   bool   // every member is alive or drained, every shard ok
-	// That each shard should have, as far as there are nodes; 0 before the founding.
+	// That each shard should have, or as many as there are nodes; 0 before the founding.
 	Replicas   int
 	ShardsNow  int // how many there are, those included that are yet to be divided from others; 0 before the founding
 	Resharding *ReshardingView
@@ -75,7 +75,7 @@ type ClusterView struct {
 	Shards     []ShardRow // in order
 }
 
-// ReshardingView is a growth of the number of shards that goes on.
+// ReshardingView is a growth of the number of shards that is under way.
 type ReshardingView struct {
 	From, To int
 	Done     int           // new shards that there are, of To - From
@@ -84,7 +84,7 @@ type ReshardingView struct {
 	WaitsFor ReshardingWait
 }
 
-// ReshardingWait is why a growth of the number of shards does not go on at once.
+// ReshardingWait is why a growth of the number of shards does not continue at once.
 type ReshardingWait string
 
 // What it waits for.

@@ -55,8 +55,8 @@ type Timers interface {
 	Bulk(ctx context.Context, b *bulk.Update) error
 	// History gives a page of a topic's ended timers, and whether there is more.
 	History(ctx context.Context, q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error)
-	// Progress tells of timers of one shard why they wait, and how their attempts went. It is asked
-	// beside a read, and takes no second try.
+	// Progress is why timers of one shard wait, and how their attempts went. It is asked together
+	// with a read, and takes no second try.
 	Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error)
 	// Heirs are the shards that may have timers by now to which this one gave their numbers.
 	Heirs(id timer.ShardID) []timer.ShardID

@@ -64,8 +64,8 @@ func writeBackup(n *web.Node, ctx context.Context, from backend.Backup, to io.Wr
 	return from.Backup(ctx, to)
 }
 
-// backupBody is the answer. It may take as long as it goes on: the time to write is that of each
-// piece.
+// backupBody is the answer. It may take as long as the backup does: the time to write is that of
+// each piece.
 type backupBody struct {
 	*bufio.Reader
 	conn net.Conn

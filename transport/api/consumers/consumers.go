@@ -107,7 +107,7 @@ func pull(rq *web.Request, topic timer.TopicID, p backend.Pull) ([]backend.Pulle
 }
 
 // deliverable are the timers that a client that is still there gets. Leases of one that is not, or
-// that cannot be told, go back.
+// that cannot be sent them, are given back.
 func deliverable(rq *web.Request, topic timer.TopicID, got []backend.Pulled) []backend.Pulled {
 	c := rq.Conn()
 	if c == nil || len(got) == 0 {

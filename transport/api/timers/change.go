@@ -4,6 +4,7 @@ import (
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
+	"cmp"
 )
 
 // redactTries bounds how often a timer is read that keeps changing.
@@ -174,14 +175,7 @@ func (in *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 		return web.Fail(422, "no_callback", "give a callback.url, here or in the topic's policy")
 	}
 	if r := &in.spec.Retry; v == vAdd || v == vPut {
-		low, high := r.MinBackoffMs, r.MaxBackoffMs
-		if low == 0 {
-			low = t.Policy.MinBackoffMs
-		}
-		if high == 0 {
-			high = t.Policy.MaxBackoffMs
-		}
-		if low > high && !r.Empty() {
+		if low, high := cmp.Or(r.MinBackoffMs, t.Policy.MinBackoffMs), cmp.Or(r.MaxBackoffMs, t.Policy.MaxBackoffMs); low > high && !r.Empty() {
 			return web.Bad(web.BadRequest, "retry: min_backoff is longer than max_backoff, the topic's default included")
 		}
 	}
@@ -285,10 +279,7 @@ func (in *timerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string 
 	if v == vPatch && !in.patch.URL {
 		url = cur.Callback.URL
 	}
-	if url == "" {
-		url = t.Policy.Callback.URL
-	}
-	return url
+	return cmp.Or(url, t.Policy.Callback.URL)
 }
 
 // shard is where the input's timer lives, as the topic stands.

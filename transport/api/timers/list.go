@@ -117,7 +117,7 @@ func KeyOf(t *timer.Timer, byEnd bool) timer.SortKey {
 	return k
 }
 
-// Bounds of a listing's memory, beside its answer.
+// Bounds of a listing's memory, besides its answer.
 const (
 	listRoom = 4 // times ResponseBytes, and …
 	// For each shard's page; timers beyond it are given when the listing has come to them, …

@@ -4,6 +4,7 @@ import (
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
+	"cmp"
 )
 
 // checkRule refuses fields that do not go with a rule.
@@ -75,14 +76,8 @@ func (in *timerRequest) nameByContent(t *timer.Topic) {
 	if !in.unnamed || !t.Policy.ByContent {
 		return
 	}
-	url := in.spec.Callback.URL
-	if url == "" {
-		url = t.Policy.Callback.URL
-	}
-	key := in.key
-	if key == "" {
-		key = t.Policy.Key
-	}
+	url := cmp.Or(in.spec.Callback.URL, t.Policy.Callback.URL)
+	key := cmp.Or(in.key, t.Policy.Key)
 	name := timer.ContentID(t.Name, in.spec.Payload, url, key)
 	in.id, in.cmd.ID = name, name
 }

@@ -21,8 +21,8 @@ func heldWait(t *timer.Timer) (w timer.Wait) {
 	return w
 }
 
-// progress asks for the part of a timer's read beside its state. Where the shard's leader cannot be
-// asked a due timer waits for it; the read is good without the rest.
+// progress asks for the part of a timer's read besides its state. Where the shard's leader cannot
+// be asked a due timer waits for it; the read is good without the rest.
 func progress(rq *web.Request, id timer.ShardID, t *timer.Timer) (p timer.Progress) {
 	p.Wait = heldWait(t)
 	if (t.Paused || !mayWait(t, rq.NowMs())) && t.Attempts == 0 {

@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strconv"
 
@@ -57,7 +58,7 @@ func (w *Writer) Append(b []byte, t *timer.Timer) []byte {
 	default:
 		b = appendPayload(b, t)
 	}
-	if ct := contentType(&t.Spec); ct != "" {
+	if ct := cmp.Or(t.ContentType, t.PayloadKind.ContentType()); ct != "" {
 		b = web.AppendString(append(b, `,"content_type":`...), ct)
 	}
 	if !t.Callback.Empty() {
@@ -86,10 +87,7 @@ func (w *Writer) Append(b []byte, t *timer.Timer) []byte {
 func (w *Writer) appendRun(b []byte, t *timer.Timer) []byte {
 	b = append(b, `,"attempts":`...)
 	b = strconv.AppendInt(b, int64(t.Attempts), 10)
-	most := t.Retry.MaxAttempts
-	if most == 0 {
-		most = w.topic.Policy.MaxAttempts
-	}
+	most := cmp.Or(t.Retry.MaxAttempts, w.topic.Policy.MaxAttempts)
 	b = append(b, `,"max_attempts":`...)
 	b = strconv.AppendInt(b, int64(most), 10)
 	if !t.Retry.Empty() {
@@ -159,19 +157,6 @@ func appendPayload(b []byte, t *timer.Timer) []byte {
 		return append(base64.StdEncoding.AppendEncode(b, t.Payload), '"')
 	}
 	return b
-}
-
-// contentType is the type that the payload is sent with.
-func contentType(s *timer.Spec) string {
-	switch {
-	case s.ContentType != "":
-		return s.ContentType
-	case s.PayloadKind == timer.JSONPayload:
-		return "application/json"
-	case s.PayloadKind == timer.BinaryPayload:
-		return "application/octet-stream"
-	}
-	return ""
 }
 
 // appendTrace writes a timer's trace as it came, a comma first.

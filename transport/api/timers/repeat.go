@@ -66,8 +66,8 @@ func readRepeatField(r *web.Reader, p *timer.Repeat, name string) {
 }
 
 // firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given):
-// for cron the first that is neither over nor before that time. A first time that is past is missed,
-// and left out if the series skips what it missed.
+// for cron the first that is neither over nor before that time. A first time that is past is
+// missed, and left out if the series skips what it missed.
 func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
 	p := in.spec.Repeat
 	if p == nil {

@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -196,12 +197,8 @@ func readCallback(r *web.Reader, p *timer.Policy, stored *timer.Policy) {
 	next := p.Callback
 	patch.ApplyToCallback(&next)
 	d := timer.DefaultPolicy().Callback
-	if next.Method == "" {
-		next.Method = d.Method
-	}
-	if next.TimeoutMs == 0 {
-		next.TimeoutMs = d.TimeoutMs
-	}
+	next.Method = cmp.Or(next.Method, d.Method)
+	next.TimeoutMs = cmp.Or(next.TimeoutMs, d.TimeoutMs)
 	if spec.AnyRedacted(cb.Headers) {
 		var had timer.Callback
 		if stored != nil {

@@ -1,6 +1,9 @@
 package web
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits bound how much a client can make the server hold, and how long it waits. Zero fields take
 // the defaults of API.md section 1.
@@ -8,7 +11,7 @@ type Limits struct {
 	PayloadBytes int // 256 KiB, as delivered
 	BodyBytes    int // 1 MiB
 	BatchBytes   int // 8 MiB
-	// 256 MiB: all bodies of over 16 KiB together, as far as they have arrived, of requests that
+	// 256 MiB: what has arrived of all bodies of over 16 KiB together, of requests that
 	// have not been answered.
 	BodiesBytes   int
 	AnswersBytes  int // 256 MiB: all answers of over 16 KiB together, that have not been written
@@ -38,35 +41,25 @@ const (
 
 // WithDefaults fills in the limits that are zero.
 func (l Limits) WithDefaults() Limits {
-	size := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	span := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	size(&l.PayloadBytes, 256<<10)
-	size(&l.BodyBytes, 1<<20)
-	size(&l.BatchBytes, 8<<20)
-	size(&l.BodiesBytes, 256<<20)
-	size(&l.AnswersBytes, 256<<20)
-	size(&l.BatchAnswer, 8<<20)
-	size(&l.BatchOps, 1000)
-	size(&l.HeaderBytes, 16<<10)
-	size(&l.TargetBytes, 8<<10)
-	size(&l.Connections, 8192)
-	size(&l.ResponseBytes, 4<<20)
-	span(&l.HeaderTimeout, 10*time.Second)
-	span(&l.BodyTimeout, 30*time.Second)
-	span(&l.IdleTimeout, 2*time.Minute)
-	span(&l.WriteTimeout, 30*time.Second)
-	span(&l.Grace, 30*time.Second)
-	span(&l.Unfinished, time.Second)
-	span(&l.SweepTime, 10*time.Minute)
-	span(&l.Horizon, defaultHorizon)
+	l.PayloadBytes = cmp.Or(l.PayloadBytes, 256<<10)
+	l.BodyBytes = cmp.Or(l.BodyBytes, 1<<20)
+	l.BatchBytes = cmp.Or(l.BatchBytes, 8<<20)
+	l.BodiesBytes = cmp.Or(l.BodiesBytes, 256<<20)
+	l.AnswersBytes = cmp.Or(l.AnswersBytes, 256<<20)
+	l.BatchAnswer = cmp.Or(l.BatchAnswer, 8<<20)
+	l.BatchOps = cmp.Or(l.BatchOps, 1000)
+	l.HeaderBytes = cmp.Or(l.HeaderBytes, 16<<10)
+	l.TargetBytes = cmp.Or(l.TargetBytes, 8<<10)
+	l.Connections = cmp.Or(l.Connections, 8192)
+	l.ResponseBytes = cmp.Or(l.ResponseBytes, 4<<20)
+	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 10*time.Second)
+	l.BodyTimeout = cmp.Or(l.BodyTimeout, 30*time.Second)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, 2*time.Minute)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
+	l.Grace = cmp.Or(l.Grace, 30*time.Second)
+	l.Unfinished = cmp.Or(l.Unfinished, time.Second)
+	l.SweepTime = cmp.Or(l.SweepTime, 10*time.Minute)
+	l.Horizon = cmp.Or(l.Horizon, defaultHorizon)
 	return l
 }
 

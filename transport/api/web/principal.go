@@ -103,7 +103,7 @@ func justBefore(prefix string) string {
 	return prefix[:n] + string(prefix[n]-1) + "\x7f"
 }
 
-// nextSeen skips names that the token cannot see, as far as the beginnings of its patterns say: it
+// nextSeen skips names that the token cannot see, by the beginnings of its patterns: it
 // returns a name behind which to look on. false: there are none.
 func (p *Principal) nextSeen(after string) (string, bool) {
 	if p == nil {

@@ -6,7 +6,7 @@
 // user may have: a receiver may have three times as many calls as are free, a topic seven times,
 // and a tenant fifteen times. So the next receiver, topic or tenant always finds a slot, and those
 // that wait are served by the free slots that they need: fairly by tenant, then topic, then
-// receiver. Where needs are equal, the one that was served longest ago goes first. Beside that, a
+// receiver. Where needs are equal, the one that was served longest ago goes first. Besides, a
 // receiver has a limit of calls at once, which comes with each request.
 //
 // A request that gets no slot waits in one of two places:
@@ -14,8 +14,8 @@
 //   - at the receiver, where calls are running: it gets the slot of the next call, in turn by
 //     breaker, then topic, and within a topic by the parts that come with the requests;
 //   - at the node, as a topic, where no call to this receiver is running: the topic gets a slot
-//     without a receiver, a credit, and chooses the receiver then. So a topic with 100,000 receivers
-//     waits once, and not 100,000 times.
+//     without a receiver, a credit, and chooses the receiver then. So a topic with 100,000
+//     receivers waits once, and not 100,000 times.
 //
 // Cost: every operation is O(log n) at most, for n tenants, n topics of a tenant, and n receivers
 // of a topic that wait. Only the distinct limits of one receiver are a list that is searched.

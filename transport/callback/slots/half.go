@@ -18,8 +18,8 @@ type Share struct {
 	Topic  uint64
 }
 
-// rank orders those that wait. need is how many slots must be free for the next call, and grows with
-// the calls that are out; turn says who was served longest ago.
+// rank orders those that wait. need is how many slots must be free for the next call, and grows
+// with the calls that are out; turn says who was served longest ago.
 type rank struct {
 	need int
 	turn uint64
@@ -35,8 +35,8 @@ func (r rank) before(o rank) bool {
 // half is one class of slots: tenants, their topics, and the claims of these.
 //
 // Invariant: an item's rank is that of its first claim, or higher where its own calls need more. So
-// if the first claim of the first topic of the first tenant needs more slots than are free, no claim
-// may have one.
+// if the first claim of the first topic of the first tenant needs more slots than are free, no
+// claim may have one.
 type half struct {
 	max, calls int
 	tenants    map[string]*tenant
