@@ -15,8 +15,8 @@ type Cluster struct {
 	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok
 	Replicas int    `json:"replicas"`   // that each shard should have, on at most as many nodes as there are
 
-	// ShardsTotal is how many shards there are, those included that are yet to be divided from others;
-	// 0 before the founding.
+	// ShardsTotal is how many shards there are, those included that are yet to be divided from
+	// others; 0 before the founding.
 	ShardsTotal int         `json:"shards_total"`
 	Resharding  *Resharding `json:"resharding"` // nil: their number does not grow just now
 
@@ -123,9 +123,9 @@ func (c *Client) SetReplicas(ctx context.Context, n int) error {
 	return c.call(ctx, r, map[string]int{"replicas": n}, nil)
 }
 
-// SetShards lets the number of shards grow: to 2, 4, 8, … times as many as there are, at most 4,096.
-// It returns when that is decided; shards are then divided one after the other while they serve, as
-// Cluster shows. There is no way back to fewer.
+// SetShards lets the number of shards grow: to 2, 4, 8, … times as many as there are, at most
+// 4,096. It returns when that is decided; shards are then divided one after the other while they
+// serve, as Cluster shows. There is no way back to fewer.
 func (c *Client) SetShards(ctx context.Context, n int) error {
 	r := Request{Method: http.MethodPost, Path: Path("cluster", "shards")}
 	return c.call(ctx, r, map[string]int{"shards": n}, nil)

@@ -56,8 +56,8 @@ func (c *core) Backup(ctx context.Context, to io.Writer) error {
 	return nil
 }
 
-// shard writes the state of a shard, and that of its child if it has been divided in a cluster of so
-// many. What has not moved to the child is in the shard's. Shards are divided in order, and are
+// shard writes the state of a shard, and that of its child if it has been divided in a cluster of
+// so many. What has not moved to the child is in the shard's. Shards are divided in order, and are
 // written from the last to the first: so those whose children are written are the first ones, as in
 // any cluster that grows.
 func (b *backupRun) shard(ctx context.Context, c *core, id timer.ShardID, parents int) error {

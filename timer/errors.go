@@ -40,8 +40,8 @@ const MaxTopics = 100_000
 // ErrFeatureLevel refuses what a node of the cluster does not understand.
 var ErrFeatureLevel = errors.New("not all nodes of the cluster run a release that knows this yet")
 
-// ErrShards is the answer to a read of many shards when there are more of them than at its begin: it
-// has to begin again. It matches ErrNoLeader.
+// ErrShards is the answer to a read of many shards when there are more of them than at its begin:
+// it has to begin again. It matches ErrNoLeader.
 var ErrShards = fmt.Errorf("%w: there are more shards since", ErrNoLeader)
 
 // Transient reports that an error means that nothing was done and that a retry may help.

@@ -11,8 +11,8 @@ import (
 
 // Receipt names a lease for the consumer that has it. Its fields are no secret; the sum at its end
 // can only be made with the cluster's secret. A shard gives each lease a number of its own, under
-// any leader, so a receipt never comes to mean another lease. Where the timer is when there are more
-// shards is in its place.
+// any leader, so a receipt never comes to mean another lease. Where the timer is when there are
+// more shards is in its place.
 type Receipt struct {
 	Shard  timer.ShardID
 	Place  uint64 // see timer.Op

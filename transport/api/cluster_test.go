@@ -96,8 +96,8 @@ func TestReplicasAreSet(t *testing.T) {
 	h.do("PUT", path, `{"replicas":3}`).problem(503, "no_leader")
 }
 
-// TestShardsAreSet: the number of shards grows to a multiple, one growth at a time, and the view has
-// how far it is. A dry run changes nothing.
+// TestShardsAreSet: the number of shards grows to a multiple, one growth at a time, and the view
+// has how far it is. A dry run changes nothing.
 func TestShardsAreSet(t *testing.T) {
 	h := newHarness(t)
 	path := clusterPath + "/shards"
