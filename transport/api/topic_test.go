@@ -139,6 +139,22 @@ func TestPolicyRefuses(t *testing.T) {
 	checkRefused(t, h, cases)
 }
 
+// TestHeadersOfACallback: at most 32, and no name twice.
+func TestHeadersOfACallback(t *testing.T) {
+	h := newHarness(t)
+	policy := func(headers int, more string) string {
+		b := []byte(`{"callback":{"headers":{`)
+		for i := range headers {
+			b = fmt.Appendf(b, `"X-%d":"",`, i)
+		}
+		return string(b) + more + `}}}`
+	}
+	h.do("PUT", orders, policy(31, `"X-A":"1"`)).want(201)
+	for _, body := range []string{policy(32, `"X-A":"1"`), policy(0, `"X-A":"1","x-a":"2"`)} {
+		h.do("PUT", orders, body).problem(400, "bad_header")
+	}
+}
+
 func TestTopicPages(t *testing.T) {
 	h := newHarness(t)
 	for i := range 25 {

@@ -32,22 +32,6 @@ func TestValidateHeader(t *testing.T) {
 	}
 }
 
-func TestValidateHeaders(t *testing.T) {
-	many := make([]Header, maxHeaders+1)
-	for i := range many {
-		many[i] = Header{Name: "X-" + string(rune('A'+i%26)) + string(rune('a'+i/26))}
-	}
-	if err := ValidateHeaders(many[:maxHeaders]); err != nil {
-		t.Error(err)
-	}
-	if err := ValidateHeaders(many); !errors.Is(err, ErrBadHeader) {
-		t.Errorf("33 headers: %v", err)
-	}
-	if err := ValidateHeaders([]Header{{"X-A", "1"}, {"x-a", "2"}}); !errors.Is(err, ErrBadHeader) {
-		t.Errorf("a name twice: %v", err)
-	}
-}
-
 // FuzzHeader: an accepted header is one header on the wire, and not one of ours.
 func FuzzHeader(f *testing.F) {
 	f.Add("X-Tenant", "7")

@@ -11,10 +11,7 @@ import (
 // ErrBadHeader is wrapped by every fault that ValidateHeader finds.
 var ErrBadHeader = errors.New("bad callback header")
 
-const (
-	maxHeaderBytes = 4 << 10 // name and value
-	maxHeaders     = 32
-)
+const maxHeaderBytes = 4 << 10 // name and value
 
 // forbiddenHeaders are set by us, or frame the message, or belong to the
 // connection. Lower case. Idempotency-Key makes some clients resend by themselves.
@@ -48,24 +45,6 @@ func ValidateHeader(name, value string) error {
 	}
 	if hasControl(value) {
 		return fmt.Errorf("%w: value of %s holds a control character", ErrBadHeader, name)
-	}
-	return nil
-}
-
-// ValidateHeaders accepts at most 32 valid headers, no name twice.
-func ValidateHeaders(headers []Header) error {
-	if len(headers) > maxHeaders {
-		return fmt.Errorf("%w: more than %d headers", ErrBadHeader, maxHeaders)
-	}
-	for i, h := range headers {
-		if err := ValidateHeader(h.Name, h.Value); err != nil {
-			return err
-		}
-		for _, earlier := range headers[:i] {
-			if strings.EqualFold(earlier.Name, h.Name) {
-				return fmt.Errorf("%w: %s is given twice", ErrBadHeader, h.Name)
-			}
-		}
 	}
 	return nil
 }
