@@ -273,7 +273,7 @@ func (c *Config) setDefaults() {
 		c.Zones = recurrence.Release
 	}
 	if c.Describe == nil {
-		c.Describe = func(*timer.Topic, *timer.Timer, *timer.HistoryAttempt) []byte { return []byte("{}") }
+		c.Describe = func(*timer.Topic, *timer.Timer, []timer.HistoryAttempt) []byte { return []byte("{}") }
 	}
 }
 

@@ -17,10 +17,10 @@ type described struct {
 	Attempts, Status         int
 }
 
-func describe(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+func describe(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {
 	d := described{Topic: topic.Name, ID: ended.ID, State: fmt.Sprint(ended.State), Reason: fmt.Sprint(ended.Reason)}
-	if last != nil {
-		d.Attempts, d.Status = last.Attempt, last.Status
+	if n := len(attempts); n > 0 {
+		d.Attempts, d.Status = attempts[n-1].Attempt, attempts[n-1].Status
 	}
 	b, _ := json.Marshal(d)
 	return b
@@ -90,6 +90,69 @@ func TestOutcomeIsCalled(t *testing.T) {
 	id := c.Job.ID
 	if h, ok := r.table().Lookup(2, id); !ok || timer.ShardOf(r.topics[2], id, 1) != 1 {
 		t.Errorf("%s is at %d", id, h)
+	}
+	r.audit()
+}
+
+// TestOutcomeHasTheAttempts: an outcome has all attempts of its timer, also through a restart, but
+// for those that were made before anything named a topic for it.
+func TestOutcomeHasTheAttempts(t *testing.T) {
+	var seen string
+	r := makeHarness(t, memfs.New(), func(cfg *Config) {
+		cfg.Describe = func(_ *timer.Topic, _ *timer.Timer, attempts []timer.HistoryAttempt) []byte {
+			seen = ""
+			for _, a := range attempts {
+				seen += fmt.Sprintf("%d: %d. ", a.Attempt, a.Status)
+			}
+			return []byte("{}")
+		}
+	})
+	r.topic(2, func(topic *timer.Topic) { topic.Paused = true })
+	policy := func(onDead, onDone string) {
+		r.topic(1, func(topic *timer.Topic) {
+			topic.Policy.OnDead, topic.Policy.OnDone, topic.Policy.MaxAttempts = onDead, onDone, 3
+		})
+		r.topicsChanged()
+	}
+	r.mustOpen()
+	end := func(then func(), statuses ...int) {
+		t.Helper()
+		for _, status := range statuses {
+			r.one().answer(status)
+			then()
+			r.pass(2 * time.Second)
+		}
+	}
+	for _, c := range []struct {
+		name, onDead, onDone, want string
+		own                        func(*timer.Spec)
+		last                       int
+	}{
+		{"the topic's, of an end as dead", "topic-2", "", "1: 500. 2: 503. 3: 500. ", nil, 500},
+		{"the topic's, of an end as done", "", "topic-2", "1: 500. 2: 503. 3: 200. ", nil, 200},
+		{"the timer's own", "", "", "1: 500. 2: 503. 3: 500. ", func(s *timer.Spec) { s.OnDead = &timer.OutcomeTopic{ID: 2, Name: "topic-2"} }, 500},
+		{"none, by the timer", "topic-2", "topic-2", "", func(s *timer.Spec) { s.OnDead, s.OnDone = &timer.OutcomeTopic{}, &timer.OutcomeTopic{} }, 500},
+	} {
+		seen = ""
+		policy(c.onDead, c.onDone)
+		r.add(fmt.Sprint("a", len(c.name)), 0, func(s *timer.Spec) {
+			if c.own != nil {
+				c.own(s)
+			}
+		})
+		end(func() { r.settle(); r.restart() }, 500)
+		end(r.settle, 503, c.last)
+		if seen != c.want {
+			t.Errorf("%s: %q, want %q", c.name, seen, c.want)
+		}
+	}
+	policy("", "")
+	r.add("late", 0)
+	end(r.settle, 500, 503)
+	policy("topic-2", "")
+	end(r.settle, 500)
+	if seen != "3: 500. " {
+		t.Errorf("named late: %q", seen)
 	}
 	r.audit()
 }

@@ -65,6 +65,7 @@ func (o *outcomes) judge(h timer.Handle, d *table.Due, a *delivery.Outcome, rand
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
 	if out.Kind == table.RetryLater { // the clock of a former leader may have been ahead (I4)
 		out.NextMs = o.notBeforeDue(h, out.NextMs)
+		out.Logged = !o.env.Full() && (o.hasOutcome(&policy, h, timer.Done) || o.hasOutcome(&policy, h, timer.Dead))
 	}
 	if out.Kind == table.Ack || out.Kind == table.Kill {
 		out.AgainMs = o.series.again(h, a.StartedMs)
@@ -119,7 +120,7 @@ func (o *outcomes) proposeOutcome(b *table.Batch, out *table.Outcome) {
 		if out.Kind == table.Kill {
 			end = timer.Dead
 		}
-		o.followUp(b, out.Handle, end, func() (*timer.Timer, *timer.HistoryAttempt) { return o.table.Ended(out, o.now.WallMs) })
+		o.followUp(b, out.Handle, end, func() (*timer.Timer, []timer.HistoryAttempt) { return o.table.Ended(out, o.now.WallMs) })
 	}
 	b.Outcome(out)
 }
@@ -130,7 +131,7 @@ func (o *outcomes) proposeEnds(b *table.Batch) {
 	n := 0
 	for ; n < len(o.expires) && b.Size() < table.MaxBatchBytes; n++ {
 		e := o.expires[n]
-		o.followUp(b, e.handle, timer.Dead, func() (*timer.Timer, *timer.HistoryAttempt) {
+		o.followUp(b, e.handle, timer.Dead, func() (*timer.Timer, []timer.HistoryAttempt) {
 			return o.table.Expired(e.handle, e.seq, e.rev, o.now.WallMs)
 		})
 		b.Expire(e.handle, e.seq, e.rev, o.now.WallMs+o.retention(e.handle), o.series.again(e.handle, 0))
@@ -169,30 +170,36 @@ func (o *outcomes) rebase() {
 }
 
 // Describe returns the payload of the outcome of a timer of a topic that has just ended, as JSON.
-// last is its last attempt; nil: it had none. The result is kept in the log, so what a later
+// attempts are its last ones, the oldest first. The result is kept in the log, so what a later
 // release writes does not change it.
-type Describe func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte
+type Describe func(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte
+
+// hasOutcome reports whether a timer or its topic's policy names a topic for that end.
+func (l *leader) hasOutcome(p *timer.Policy, h timer.Handle, end timer.State) bool {
+	if own := l.table.OutcomeOf(h, end); own != nil {
+		return own.ID != 0
+	}
+	return p.OutcomeOf(end) != ""
+}
 
 // followUp adds the outcome of a timer that the next item ends, if its on_done or on_dead, or that
 // of its topic, names a topic. A timer without costs O(1); ended copies the timer.
-func (l *leader) followUp(b *table.Batch, h timer.Handle, end timer.State, ended func() (*timer.Timer, *timer.HistoryAttempt)) {
+func (l *leader) followUp(b *table.Batch, h timer.Handle, end timer.State, ended func() (*timer.Timer, []timer.HistoryAttempt)) {
 	from := l.topic(l.table.TopicOf(h))
 	if from == nil {
 		return
 	}
-	own := l.table.OutcomeOf(h, end)
-	name := from.Policy.OutcomeOf(end)
-	if own == nil && name == "" || own != nil && own.ID == 0 {
+	if !l.hasOutcome(&from.Policy, h, end) {
 		return
 	}
-	t, last := ended()
+	t, attempts := ended()
 	if t == nil {
 		return // its lease is over, or it is cancelled
 	}
 	if t.Origin == 0 {
 		t.Origin = l.cfg.Shard
 	}
-	to, there := l.outcomeTopic(own, name)
+	to, there := l.outcomeTopic(l.table.OutcomeOf(h, end), from.Policy.OutcomeOf(end))
 	if !there {
 		l.cfg.Observer.Outcomes(0, 1)
 		return
@@ -200,7 +207,7 @@ func (l *leader) followUp(b *table.Batch, h timer.Handle, end timer.State, ended
 	b.FollowUp(&timer.Command{
 		Kind: timer.Add, Topic: to, ID: timer.OutcomeID(l.cfg.Shard, t), Tag: t.Tag,
 		Spec: &timer.Spec{
-			DueMs: l.now.WallMs, PayloadKind: timer.JSONPayload, Payload: l.cfg.Describe(from, t, last),
+			DueMs: l.now.WallMs, PayloadKind: timer.JSONPayload, Payload: l.cfg.Describe(from, t, attempts),
 			Labels: []string{timer.OutcomeLabel}, Trace: t.Trace,
 			OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{}, // an outcome has none
 		},

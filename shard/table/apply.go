@@ -178,6 +178,7 @@ func (t *Table) kill(h timer.Handle, s *slab.Slot, why timer.Reason, endMs, reta
 	t.transition(h, s, timer.Dead, retainUntilMs)
 	t.endedAs = timer.Dead
 	t.forgetParts(h, s)
+	t.dropLog(h, s)
 	t.events.addEnd(&t.timers, h, s)
 }
 

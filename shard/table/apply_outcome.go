@@ -33,7 +33,7 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 	r := t.attempts.At(s.Attempt)
 	successor := r.Successor // its blob is this function's from here on
 	r.Successor = 0
-	t.record(o, s)
+	t.record(o, s, o.endMs(t.clockMs))
 	t.byAttempt = o.Kind != Release
 	t.conclude(o, s)
 	t.byAttempt = false
@@ -55,7 +55,7 @@ func (t *Table) prolong(o *Outcome) timer.Result {
 	s := t.beginUpdate(o.Handle)
 	r := t.attempts.At(s.Attempt)
 	if o.Kind == Accepted {
-		t.record(o, s)
+		t.record(o, s, 0)
 		if r.Holder == slab.ByReport && o.LeaseMs <= int64(r.DurMs) {
 			// A former leader reports a 202 late, and the receiver has acted on it since. Keep the
 			// lease that the receiver has.
@@ -210,9 +210,9 @@ func (t *timers) OutcomeOf(h timer.Handle, end timer.State) *timer.OutcomeTopic 
 	return onDead
 }
 
-// Ended returns a copy of a timer as an Ack or a Kill leaves it in an entry of nowMs, and its last
-// attempt. It returns nil if the timer does not end by the outcome, or if it is cancelled.
-func (t *Table) Ended(o *Outcome, nowMs int64) (*timer.Timer, *timer.HistoryAttempt) {
+// Ended returns a copy of a timer as an Ack or a Kill leaves it in an entry of nowMs, and its
+// attempts. It returns nil if the timer does not end by the outcome, or if it is cancelled.
+func (t *Table) Ended(o *Outcome, nowMs int64) (*timer.Timer, []timer.HistoryAttempt) {
 	s := t.live(o.Handle, o.Seq)
 	if s == nil || s.State() != timer.Leased || t.attempts.At(s.Attempt).Fence != o.Fence || o.Kind == Kill && s.Cancelled() {
 		return nil, nil
@@ -228,11 +228,11 @@ func (t *Table) Ended(o *Outcome, nowMs int64) (*timer.Timer, *timer.HistoryAtte
 		v := t.content.View(s.Ref)
 		m.LatenessMs = max(m.FiredMs-v.LateFrom(m.DueMs), 0)
 	}
-	return m, lastAttempt(m, m.EndedMs)
+	return m, t.attemptsOf(s, m, m.EndedMs)
 }
 
 // Expired is Ended for a scheduled timer of revision rev that expires.
-func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64) (*timer.Timer, *timer.HistoryAttempt) {
+func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64) (*timer.Timer, []timer.HistoryAttempt) {
 	if !t.ScheduledAt(h, seq, rev) {
 		return nil, nil
 	}
@@ -242,7 +242,7 @@ func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64) (*t
 	if m.Attempts == 0 {
 		return m, nil
 	}
-	return m, lastAttempt(m, t.attempts.At(s.Attempt).EndedMs())
+	return m, t.attemptsOf(s, m, t.attempts.At(s.Attempt).EndedMs())
 }
 
 func (t *timers) endedCopy(h timer.Handle, end timer.State) *timer.Timer {
@@ -251,6 +251,15 @@ func (t *timers) endedCopy(h timer.Handle, end timer.State) *timer.Timer {
 	return m
 }
 
-func lastAttempt(m *timer.Timer, endedMs int64) *timer.HistoryAttempt {
-	return &timer.HistoryAttempt{Attempt: m.Attempts, StartedMs: m.FiredMs, EndedMs: endedMs, Status: m.LastStatus, Err: m.LastError, Answer: m.LastAnswer}
+// attemptsOf returns the attempts that a timer's log has, and the last one.
+func (t *timers) attemptsOf(s *slab.Slot, m *timer.Timer, endedMs int64) (list []timer.HistoryAttempt) {
+	log := encoding.Reader{Rest: t.content.Attempts(t.attempts.At(s.Attempt).ErrRef)}
+	for len(log.Rest) > 0 {
+		if a := readAttempt(&log); a.Attempt < m.Attempts {
+			list = append(list, a)
+		}
+	}
+	return append(list, timer.HistoryAttempt{
+		Attempt: m.Attempts, StartedMs: m.FiredMs, EndedMs: endedMs, Status: m.LastStatus, Err: m.LastError, Answer: m.LastAnswer,
+	})
 }

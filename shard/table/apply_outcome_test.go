@@ -4,10 +4,12 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"carillon/timer"
 	"carillon/timer/encoding"
+	"carillon/timer/testkit"
 )
 
 const outcomesIn timer.TopicID = 9
@@ -168,14 +170,17 @@ func TestEndedIsWhatTheEntryMakes(t *testing.T) {
 			Kind: kind, Handle: h, Seq: due.Seq, Fence: due.Fence, StartedMs: d.now - 20, EndedMs: d.now - 3, Status: 503,
 			Err: "card declined", Answer: answer, Reason: timer.Stopped, RetainUntilMs: d.now + 90_000,
 		}
-		want, attempt := d.table.Ended(o, d.now)
+		want, attempts := d.table.Ended(o, d.now)
 		d.do(func(b *Batch) { b.Outcome(o) })
 		if got := d.table.Copy(h); !sameTimer(got, want) {
 			t.Errorf("ended as\n%+v\ndescribed as\n%+v", got, want)
 		}
-		if attempt.Attempt != want.Attempts || attempt.StartedMs != o.StartedMs || attempt.EndedMs != o.EndedMs || attempt.Status != 503 || attempt.Err != "card declined" ||
+		if len(attempts) != 1 {
+			t.Fatalf("attempts %+v, although none was logged", attempts)
+		}
+		if attempt := attempts[0]; attempt.Attempt != want.Attempts || attempt.StartedMs != o.StartedMs || attempt.EndedMs != o.EndedMs || attempt.Status != 503 || attempt.Err != "card declined" ||
 			!reflect.DeepEqual(attempt.Answer, answer) {
-			t.Errorf("attempt %+v", attempt)
+			t.Errorf("attempt %+v", attempts)
 		}
 	}
 	d := newTableHarness(t)
@@ -186,6 +191,63 @@ func TestEndedIsWhatTheEntryMakes(t *testing.T) {
 	d.do(func(b *Batch) { b.Expire(h, due.Seq, due.Rev, d.now+90_000, 0) })
 	if got := d.table.Copy(h); !sameTimer(got, want) {
 		t.Errorf("expired as\n%+v\ndescribed as\n%+v", got, want)
+	}
+}
+
+// TestLoggedAttempts: a timer that ends has the attempts that were logged, through a release, a 202,
+// a snapshot, and a cancel that is not heeded; the newest ones, within maxLog bytes. Ended, it keeps
+// none.
+func TestLoggedAttempts(t *testing.T) {
+	d := newTableHarness(t)
+	states["leased"](d)
+	fail := func(status int, text string) {
+		d.now += 50
+		d.end(Outcome{Kind: RetryLater, Logged: true, Status: status, Err: text, Answer: &timer.Answer{Body: text}, NextMs: d.now})
+		d.lease()
+	}
+	described := func() []timer.HistoryAttempt {
+		h, _ := d.table.Lookup(1, "a")
+		due := d.table.Due(h)
+		_, list := d.table.Ended(&Outcome{Kind: Kill, Handle: h, Seq: due.Seq, Fence: due.Fence, Status: 410, StartedMs: d.now, EndedMs: d.now}, d.now)
+		return list
+	}
+	fail(500, "card declined")
+	first := d.now
+	d.end(Outcome{Kind: Release})
+	d.lease()
+	fail(503, "busy")
+	d.end(Outcome{Kind: Accepted, Status: 202, LeaseMs: 9_000})
+	want := []timer.HistoryAttempt{
+		{Attempt: 1, StartedMs: first, EndedMs: first, Status: 500, Err: "card declined"},
+		{Attempt: 2, StartedMs: d.now, EndedMs: d.now, Status: 503, Err: "busy"},
+		{Attempt: 3, StartedMs: d.now, EndedMs: d.now, Status: 410},
+	}
+	d.load()
+	if got := described(); !reflect.DeepEqual(got, want) {
+		t.Errorf("attempts\n%+v\nwant\n%+v", got, want)
+	}
+	testkit.Golden(t, "table-snapshot-attempts", image(d.table))
+
+	for range 20 {
+		fail(500, strings.Repeat("no ", 300))
+	}
+	got := described()
+	if n := len(got); n != 5 || got[0].Attempt != 19 || got[n-1].Attempt != 23 {
+		t.Errorf("%d attempts of 900 bytes, from %d on", n, got[0].Attempt)
+	}
+	h, _ := d.table.Lookup(1, "a")
+	fail(500, "again")
+	due := d.table.Due(h)
+	d.end(Outcome{Kind: RetryLater, Logged: true, NextMs: d.now + 50})
+	if _, list := d.table.Expired(h, due.Seq, d.table.Due(h).Rev, d.now); len(list) < 3 || list[len(list)-1].Attempt != 24 || list[len(list)-2].Attempt != 23 {
+		t.Errorf("expired after %d attempts", len(list))
+	}
+	d.do(func(b *Batch) { b.Expire(h, due.Seq, d.table.Due(h).Rev, d.now+90_000, 0) })
+	if r := d.table.attempts.At(d.table.slots.At(h).Attempt); d.table.Copy(h).State != timer.Dead || len(d.table.content.Attempts(r.ErrRef)) > 0 {
+		t.Errorf("a dead letter keeps its log: %+v", d.table.Copy(h))
+	}
+	if err := d.table.Audit(true); err != nil {
+		t.Error(err)
 	}
 }
 

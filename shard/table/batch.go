@@ -40,6 +40,9 @@ const (
 // outcomeAgain is added to an outcome's kind if a next occurrence follows.
 const outcomeAgain = 0x40
 
+// outcomeLogged is added to RetryLater if the attempt is logged.
+const outcomeLogged = 0x20
+
 // outcomeCallOnly is added if the outcome ends the lease only while a call holds it.
 const outcomeCallOnly = 0x80
 
@@ -83,6 +86,9 @@ type Outcome struct {
 	// CallOnly: RetryLater or Kill of a lease whose process has ended. If the receiver has reported
 	// since that it has accepted the timer, the lease is the receiver's, and goes on.
 	CallOnly bool
+
+	// Logged: RetryLater of a timer whose end may make an outcome, which has its attempts.
+	Logged bool
 
 	ByConsumer bool // not the end of a call; for observers, not in the log
 }
@@ -230,6 +236,9 @@ func (b *Batch) Outcome(o *Outcome) int {
 	}
 	if o.CallOnly {
 		kind |= outcomeCallOnly
+	}
+	if o.Logged {
+		kind |= outcomeLogged
 	}
 	b.buf = append(b.buf, kind)
 	b.numbers(uint64(o.Handle), o.Seq, o.Fence)

@@ -169,9 +169,11 @@ func (it *items) delta() {
 
 func (it *items) readOutcome() {
 	first := it.Byte()
-	kind := OutcomeKind(first &^ (outcomeAgain | outcomeCallOnly))
+	kind := OutcomeKind(first &^ (outcomeAgain | outcomeCallOnly | outcomeLogged))
 	it.named()
-	o := Outcome{Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.Uvarint(), CallOnly: first&outcomeCallOnly != 0}
+	o := Outcome{
+		Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.Uvarint(), CallOnly: first&outcomeCallOnly != 0, Logged: first&outcomeLogged != 0,
+	}
 	o.StartedMs = it.nowMs - it.Varint()
 	o.EndedMs = o.StartedMs + it.Varint()
 	o.Status = int(it.Varint())
@@ -195,6 +197,9 @@ func (it *items) readOutcome() {
 	}
 	if o.CallOnly && kind != RetryLater && kind != Kill {
 		it.Fail("an outcome of a call that ends nothing")
+	}
+	if o.Logged && kind != RetryLater {
+		it.Fail("an attempt is logged that is not tried again")
 	}
 	if first&outcomeAgain != 0 {
 		if kind != Ack && kind != Kill {

@@ -80,6 +80,7 @@ func itemCases() map[string]func(b *Batch) {
 			o.Answer = &timer.Answer{Body: "card declined\xff", Type: "text/plain", Location: "/later"}
 			kind(o, RetryLater)(b)
 		},
+		"retry-logged": func(b *Batch) { o := leased; o.Logged = true; kind(o, RetryLater)(b) },
 		"release":      kind(leased, Release),
 		"takeover":     func(b *Batch) { b.Takeover(1 << 50) },
 		"tick":         func(b *Batch) { b.Tick() },

@@ -258,6 +258,7 @@ func (g *modelHarness) outcomeItem(b *Batch) step {
 	switch o.Kind {
 	case RetryLater:
 		o.NextMs, o.Err = g.now+int64(g.pick(9000)), "no answer in time"
+		o.Logged = g.outcomes && g.pick(3) > 0
 	case Kill:
 		o.Reason, o.RetainUntilMs, o.Err = timer.MaxAttempts, g.now+100_000, "connection refused"
 	case Accepted, Extended:

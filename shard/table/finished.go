@@ -70,6 +70,7 @@ func (t *Table) end(h timer.Handle, s *slab.Slot, to timer.State, endMs int64) {
 	t.transition(h, s, to, endMs)
 	t.endedAs = to
 	t.forgetParts(h, s)
+	t.dropLog(h, s)
 	t.finished.push(&t.updater, h, s)
 	t.events.addEnd(&t.timers, h, s)
 }

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -156,12 +157,38 @@ func (e *events) addAttempt(t *timers, o *Outcome, s *slab.Slot, endedMs int64) 
 	}
 	r := t.attempts.At(s.Attempt)
 	text, answer := t.content.Failure(r.ErrRef)
-	e.buf = binary.AppendUvarint(append(e.buf, historyVersion), uint64(s.Attempts()))
-	e.buf = binary.AppendVarint(e.buf, r.FiredMs)
-	e.buf = binary.AppendVarint(e.buf, endedMs-r.FiredMs)
-	e.buf = binary.AppendUvarint(e.buf, uint64(r.Status))
-	e.buf = encoding.AppendFailure(e.buf, text, answer)
+	e.buf = appendAttempt(append(e.buf, historyVersion), s.Attempts(), r, endedMs, text, answer)
 	e.close()
+}
+
+func appendAttempt(dst []byte, number int, r *slab.Attempt, endedMs int64, text, answer []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(number))
+	dst = binary.AppendVarint(dst, r.FiredMs)
+	dst = binary.AppendVarint(dst, endedMs-r.FiredMs)
+	dst = binary.AppendUvarint(dst, uint64(r.Status))
+	return encoding.AppendFailure(dst, text, answer)
+}
+
+func readAttempt(r *encoding.Reader) timer.HistoryAttempt {
+	a := timer.HistoryAttempt{Attempt: int(r.Number(encoding.MaxAttempt, "attempt")), StartedMs: r.Varint()}
+	a.EndedMs = a.StartedMs + r.Varint()
+	a.Status = int(r.Number(1<<16-1, "status"))
+	a.Err, a.Answer = r.Failure()
+	return a
+}
+
+// maxLog bounds the log of a timer's attempts, in bytes. One of them has less.
+const maxLog = 4 << 10
+
+// logAttempt returns a copy of a log with one more attempt, without what its receiver answered. If
+// that is too large the oldest are left out. O(maxLog).
+func logAttempt(log []byte, number int, r *slab.Attempt, endedMs int64, text string) []byte {
+	log = appendAttempt(bytes.Clone(log), number, r, endedMs, []byte(text), nil)
+	kept := encoding.Reader{Rest: log}
+	for len(kept.Rest) > maxLog {
+		readAttempt(&kept)
+	}
+	return kept.Rest
 }
 
 // DecodeHistoryEnd reads the body of an end event. If the last attempt ended the timer, it is the
@@ -198,10 +225,7 @@ func DecodeHistoryAttempt(body []byte) (timer.HistoryAttempt, error) {
 	if err != nil {
 		return timer.HistoryAttempt{}, err
 	}
-	a := timer.HistoryAttempt{Attempt: int(r.Number(encoding.MaxAttempt, "attempt")), StartedMs: r.Varint()}
-	a.EndedMs = a.StartedMs + r.Varint()
-	a.Status = int(r.Number(1<<16-1, "status"))
-	a.Err, a.Answer = r.Failure()
+	a := readAttempt(&r)
 	return a, r.Close()
 }
 

@@ -256,6 +256,8 @@ func (l *loader) record() bool {
 		l.successor()
 	case recordArray:
 		l.array()
+	case recordAttempts:
+		l.attempts()
 	case recordEnd:
 		if n := l.number(encoding.MaxHandle, "slots"); l.err == nil && timer.Handle(n) != l.t.slots.High {
 			l.fail("ends with %d slots, the header says %d", n, l.t.slots.High)
@@ -427,6 +429,32 @@ func (l *loader) array() {
 	}
 }
 
+// attempts reads the log of a timer's attempts.
+func (l *loader) attempts() {
+	t := l.t
+	h := timer.Handle(l.number(uint64(t.slots.High), "handle"))
+	log := encoding.Reader{Rest: bytes.Clone(l.bytes(int(l.number(maxLog, "attempts"))))}
+	if l.err != nil {
+		return
+	}
+	t.slots.Extend(h)
+	s := t.slots.At(h)
+	if s.Attempt == 0 || s.State().Over() || len(log.Rest) == 0 || len(t.content.Attempts(t.attempts.At(s.Attempt).ErrRef)) > 0 {
+		l.fail("handle %d can have no log of attempts", h)
+		return
+	}
+	r, all := t.attempts.At(s.Attempt), log.Rest
+	for len(log.Rest) > 0 && log.Fault == "" {
+		readAttempt(&log)
+	}
+	if log.Fault != "" {
+		l.fail("attempts of handle %d: %s", h, log.Fault)
+		return
+	}
+	text, answer := t.content.Failure(r.ErrRef)
+	r.ErrRef = t.content.SetError(h, r.ErrRef, string(text), bytes.Clone(answer), all)
+}
+
 func (l *loader) run(h timer.Handle, s *slab.Slot) {
 	t := l.t
 	s.Attempt = t.attempts.Take()
@@ -452,5 +480,5 @@ func (l *loader) run(h timer.Handle, s *slab.Slot) {
 			l.fail("answer of handle %d cannot be read", h)
 		}
 	}
-	r.ErrRef = t.content.SetError(h, 0, text, answer)
+	r.ErrRef = t.content.SetError(h, 0, text, answer, nil)
 }

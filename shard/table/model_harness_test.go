@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 
 	"pgregory.net/rapid"
 )
@@ -168,6 +170,9 @@ func (g *modelHarness) check() {
 		if d.ExpiresMs != x.expiry() {
 			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, x.expiry())
 		}
+		if !x.State.Over() {
+			g.sameLog(x)
+		}
 		n := &sum[x.Topic]
 		if !x.State.Over() && x.Callback.URL == "" {
 			n.NoURL++
@@ -193,6 +198,20 @@ func (g *modelHarness) check() {
 				g.t.Fatalf("%s names handle %d, the model says %d", key, h, x.handle)
 			}
 		}
+	}
+}
+
+// sameLog compares the logged attempts of a timer with the model's.
+func (g *modelHarness) sameLog(x *modelTimer) {
+	g.t.Helper()
+	var logged []timer.HistoryAttempt
+	if s := g.table.slots.At(x.handle); s.Attempt != 0 {
+		for log := (encoding.Reader{Rest: g.table.content.Attempts(g.table.attempts.At(s.Attempt).ErrRef)}); len(log.Rest) > 0; {
+			logged = append(logged, readAttempt(&log))
+		}
+	}
+	if !slices.Equal(logged, x.logged) {
+		g.t.Fatalf("handle %d has logged %+v, the model says %+v", x.handle, logged, x.logged)
 	}
 }
 

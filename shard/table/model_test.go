@@ -27,7 +27,8 @@ type modelTimer struct {
 	occurrence int // from 1; 0: no series, or it continues without this timer
 	successor  *modelTimer
 	parts      []string // names of what it has collected
-	behind     bool     // it waits until the next older one of its id has ended
+	logged     []timer.HistoryAttempt
+	behind     bool // it waits until the next older one of its id has ended
 }
 
 // model is the reference implementation with maps and lists, without regard to speed.
@@ -471,6 +472,12 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 		x.Attempts--
 	} else if o.Kind != Extended {
 		x.FiredMs, x.LastStatus, x.LastError, x.LastAnswer = o.StartedMs, o.Status, o.Err, o.Answer
+		switch {
+		case o.Logged:
+			x.logged = append(slices.Clone(x.logged), timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: x.FiredMs, EndedMs: at, Status: o.Status, Err: o.Err})
+		case o.Kind != Accepted:
+			x.logged = nil
+		}
 		if x.LatenessMs < 0 {
 			x.LatenessMs = max(0, o.StartedMs-x.lateFrom())
 		}
@@ -529,7 +536,7 @@ func (m *model) replace(x *modelTimer, c *timer.Command, due int64) {
 	x.Collected, x.Full, x.parts = 0, false, nil
 	x.begin()
 	x.Version++
-	x.missed = false
+	x.missed, x.logged = false, nil
 	x.AskedMs, x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError, x.LastAnswer = 0, 0, 0, 0, -1, 0, "", nil
 	x.DueMs, x.UpdatedMs = due, m.clock
 	m.schedule(x, due)

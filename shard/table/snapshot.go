@@ -31,6 +31,7 @@ const (
 	recordEnd
 	recordSuccessor // of the preceding timer
 	recordArray     // of the preceding timer: it collects, or waits behind another
+	recordAttempts  // of the preceding timer: the log of its attempts
 )
 
 // Snapshot writes a table's state as of BeginSnapshot in pieces, while entries are applied. A slot
@@ -230,6 +231,12 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	}
 	if a, collects := t.arrays[h]; collects || t.isBehind(h, o) {
 		dst = s.appendArray(dst, h, &a, collects)
+	}
+	if o.Attempt != 0 {
+		if log := t.content.Attempts(t.attempts.At(o.Attempt).ErrRef); len(log) > 0 {
+			dst = binary.AppendUvarint(append(dst, recordAttempts), uint64(h))
+			dst = append(binary.AppendUvarint(dst, uint64(len(log))), log...)
+		}
 	}
 	return dst
 }

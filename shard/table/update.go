@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"maps"
 
 	"carillon/shard/table/content"
@@ -104,7 +105,7 @@ func (u *updater) freeAttempt(h timer.Handle, s *slab.Slot) {
 		return
 	}
 	r := u.attempts.At(s.Attempt)
-	r.ErrRef = u.content.SetError(h, r.ErrRef, "", nil)
+	r.ErrRef = u.content.SetError(h, r.ErrRef, "", nil, nil)
 	u.dropSuccessor(h, r)
 	u.attempts.Give(s.Attempt)
 	s.Attempt = 0
@@ -233,16 +234,33 @@ func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed 
 	return removed, 0
 }
 
-// record stores the attempt's status, error, answer and start.
-func (u *updater) record(o *Outcome, s *slab.Slot) {
+// record stores the attempt's status, error, answer and start, and logs it if its end may be the
+// timer's outcome one day.
+func (u *updater) record(o *Outcome, s *slab.Slot, endMs int64) {
 	if o.Kind == Release {
 		s.SetAttempts(s.Attempts() - 1)
 		return
 	}
 	r := u.attempts.At(s.Attempt)
 	r.Status = uint16(min(max(o.Status, 0), 1<<16-1))
-	r.ErrRef = u.content.SetError(o.Handle, r.ErrRef, o.Err, encoding.AppendAnswer(nil, o.Answer))
 	u.started(s, r, o.StartedMs)
+	var log []byte
+	switch {
+	case o.Kind == Accepted: // the attempt has not ended
+		log = bytes.Clone(u.content.Attempts(r.ErrRef))
+	case o.Logged:
+		log = logAttempt(u.content.Attempts(r.ErrRef), s.Attempts(), r, endMs, o.Err)
+	}
+	r.ErrRef = u.content.SetError(o.Handle, r.ErrRef, o.Err, encoding.AppendAnswer(nil, o.Answer), log)
+}
+
+// dropLog drops the log of the attempts of a timer that ends.
+func (u *updater) dropLog(h timer.Handle, s *slab.Slot) {
+	r := u.attempts.At(s.Attempt)
+	if len(u.content.Attempts(r.ErrRef)) > 0 {
+		text, answer := u.content.Failure(r.ErrRef)
+		r.ErrRef = u.content.SetError(h, r.ErrRef, string(text), bytes.Clone(answer), nil)
+	}
 }
 
 // started stores the start of the attempt and, for the first attempt, its lateness.

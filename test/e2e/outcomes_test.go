@@ -46,8 +46,11 @@ func TestOutcomes(t *testing.T) {
 	p := serve(t, t.TempDir())
 	c := newClient(p)
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request, _ int) {
-		if strings.HasPrefix(req.Header.Get("Carillon-Timer"), "bad") {
+		switch id := req.Header.Get("Carillon-Timer"); {
+		case strings.HasPrefix(id, "bad"):
 			w.WriteHeader(410)
+		case id == "twice" && req.Header.Get("Carillon-Attempt") == "1":
+			w.WriteHeader(500)
 		}
 	})
 	add := func(body string) string { return fmt.Sprintf(`{"delay":"0s",%s}`, body) }
@@ -57,6 +60,7 @@ func TestOutcomes(t *testing.T) {
 	c.topic(t, "work", r.url(), `,"on_dead":{"topic":"failed"}`)
 	c.must(t, 201, "POST", "/v1/topics/work/timers", add(`"id":"bad1","payload":{"order": 7}`), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	c.must(t, 201, "POST", "/v1/topics/work/timers", add(`"id":"good1","on_done":{"topic":"finished"}`))
+	c.must(t, 201, "POST", "/v1/topics/work/timers", add(`"id":"twice","on_done":{"topic":"finished"},"retry":{"min_backoff":"1ms"}`))
 	c.must(t, 201, "POST", "/v1/topics/work/timers", add(`"id":"bad2","on_dead":null`))
 	settledAs(t, c, "work", "bad2", "dead")
 
@@ -80,6 +84,10 @@ func TestOutcomes(t *testing.T) {
 	}
 	c.must(t, 200, "POST", "/v1/ack", fmt.Sprintf(`{"receipts":[%q]}`, x.Receipt))
 	settledAs(t, c, "failed", x.ID, "done") // found by its id
+	poll(t, systemLimit, "the outcome of a second attempt", func() bool { return len(c.outcomes(t, "finished")["twice"]) == 1 })
+	if log := c.outcomes(t, "finished")["twice"][0].Timer.AttemptLog; len(log) != 2 || log[0].Attempt != 1 || log[0].Status != 500 || log[1].Status != 200 {
+		t.Errorf("attempts %+v", log)
+	}
 	poll(t, systemLimit, "the outcome of good1 is called", func() bool { return len(c.outcomes(t, "finished")["good1"]) == 1 })
 
 	if a := c.must(t, 409, "DELETE", "/v1/topics/failed?force=false", ""); a.code() != "in_use" {
@@ -96,7 +104,7 @@ func TestOutcomes(t *testing.T) {
 	c.must(t, 200, "PATCH", "/v1/topics/work/timers/later", `{"labels":["x"]}`) // it keeps what it named
 	c.must(t, 201, "PUT", "/v1/topics/work/timers/bad3", `{"delay":"0s","on_dead":{"topic":"finished"}}`)
 	poll(t, systemLimit, "the outcome of bad3 is called", func() bool { return len(c.outcomes(t, "finished")["bad3"]) == 1 })
-	if made := p.gauge(t, `carillon_outcomes_total{result="made"}`); made != "3" {
+	if made := p.gauge(t, `carillon_outcomes_total{result="made"}`); made != "4" {
 		t.Errorf("%s outcomes were made", made)
 	}
 }

@@ -67,7 +67,7 @@ func TestOutcomePayload(t *testing.T) {
 		Seq: 5, Tag: 6, Origin: 7, Version: 1, State: timer.Dead, Reason: timer.Stopped, CreatedMs: 1_700_000_000_000, UpdatedMs: 1_700_000_000_000, FiredMs: 1_700_000_000_001,
 		LatenessMs: 1, Attempts: 1, LastStatus: 410, LastError: "status 410",
 	}
-	last := &timer.HistoryAttempt{Attempt: 1, StartedMs: 1_700_000_000_001, EndedMs: 1_700_000_000_011, Status: 410, Err: "status 410"}
+	log := []timer.HistoryAttempt{{Attempt: 1, StartedMs: 1_700_000_000_001, EndedMs: 1_700_000_000_011, Status: 410, Err: "status 410"}}
 	describe := timers.Outcomes()
 	type outcome struct {
 		Outcome, Reason string
@@ -83,12 +83,19 @@ func TestOutcomePayload(t *testing.T) {
 		PayloadLeftOut bool `json:"payload_left_out"`
 	}
 	var got outcome
-	if err := json.Unmarshal(describe(topic, x, last), &got); err != nil {
+	if err := json.Unmarshal(describe(topic, x, log), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Outcome != "dead" || got.Reason != "stopped" || got.Timer.Topic != "orders" || got.Timer.ID != "m" || got.Timer.State != "dead" || string(got.Timer.Payload) != `{"order": 7}` ||
 		got.Timer.OnDead.Topic != "failed" || len(got.Timer.AttemptLog) != 1 || got.Timer.AttemptLog[0].Status != 410 || got.PayloadLeftOut {
 		t.Errorf("%+v", got)
+	}
+	got = outcome{}
+	for n := 2; n <= 101; n++ {
+		log = append(log, timer.HistoryAttempt{Attempt: n, Status: 500})
+	}
+	if err := json.Unmarshal(describe(topic, x, log), &got); err != nil || len(got.Timer.AttemptLog) != 100 || got.Timer.AttemptLog[0].Attempt != 2 {
+		t.Errorf("of 101 attempts %d are shown, %v", len(got.Timer.AttemptLog), err)
 	}
 	x.State, x.Reason = timer.Done, timer.NoReason
 	for _, c := range []struct {

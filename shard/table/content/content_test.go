@@ -55,22 +55,29 @@ func TestBlobs(t *testing.T) {
 // TestErrorTexts: a text, and the answer with it, replace those before.
 func TestErrorTexts(t *testing.T) {
 	s := New()
-	ref := s.SetError(3, 0, "refused", nil)
-	if ref = s.SetError(3, ref, "reset", nil); string(s.ErrorText(ref)) != "reset" || s.Sum() != s.ErrorHash(3, ref) {
+	ref := s.SetError(3, 0, "refused", nil, nil)
+	if ref = s.SetError(3, ref, "reset", nil, nil); string(s.ErrorText(ref)) != "reset" || s.Sum() != s.ErrorHash(3, ref) {
 		t.Errorf("%q, sum %x", s.ErrorText(ref), s.Sum())
 	}
 	alone := s.Sum()
 	for _, long := range []int{1, 3000} {
 		text, answer := strings.Repeat("t", encoding.MaxErr), bytes.Repeat([]byte("a"), long)
-		ref = s.SetError(3, ref, text, answer)
+		ref = s.SetError(3, ref, text, answer, nil)
 		if gotText, gotAnswer := s.Failure(ref); string(gotText) != text || !bytes.Equal(gotAnswer, answer) || s.Sum() != s.ErrorHash(3, ref) {
 			t.Errorf("%d and %d bytes, sum %x", len(gotText), len(gotAnswer), s.Sum())
 		}
 	}
-	if ref = s.SetError(3, ref, "reset", []byte("a")); s.Sum() == alone {
+	if ref = s.SetError(3, ref, "reset", []byte("a"), nil); s.Sum() == alone {
 		t.Error("an answer does not count in the sum")
 	}
-	if ref = s.SetError(3, ref, "", nil); ref != 0 || s.Sum() != 0 || len(s.ErrorText(ref)) != 0 {
+	withAnswer := s.Sum()
+	for _, answer := range []string{"a", ""} {
+		ref = s.SetError(3, ref, "", []byte(answer), []byte("log"))
+		if text, got := s.Failure(ref); len(text) > 0 || string(got) != answer || string(s.Attempts(ref)) != "log" || s.Sum() == withAnswer || s.Sum() == alone {
+			t.Errorf("%q, %q, %q, sum %x", text, got, s.Attempts(ref), s.Sum())
+		}
+	}
+	if ref = s.SetError(3, ref, "", nil, nil); ref != 0 || s.Sum() != 0 || len(s.ErrorText(ref)) != 0 {
 		t.Errorf("ref %d, sum %x are left", ref, s.Sum())
 	}
 }

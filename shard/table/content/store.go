@@ -145,31 +145,36 @@ func Mix(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// SetError replaces an error text and the encoded answer with it, which may be empty, and returns
-// the new ref. Ref 0 and an empty text without an answer are none.
+// attemptsFollow is added to the length of an error text in the arena if a log of attempts follows.
+const attemptsFollow = encoding.AnswerFollows << 1
+
+// SetError replaces an error text, the encoded answer with it, and the log of attempts, each of
+// which may be empty, and returns the new ref. Ref 0 is none of them. answer and attempts must not
+// view what they replace.
 //
-// In the arena: length of the text u16, with encoding.AnswerFollows if there is an answer, text,
-// length of the answer u16, answer.
-func (s *Store) SetError(h timer.Handle, ref uint32, text string, answer []byte) uint32 {
+// In the arena: length of the text u16, with encoding.AnswerFollows and attemptsFollow, text; then,
+// if they follow, length of the answer u16, answer; length of the attempts u16, attempts.
+func (s *Store) SetError(h timer.Handle, ref uint32, text string, answer, attempts []byte) uint32 {
 	if ref != 0 {
 		s.sum -= s.ErrorHash(h, ref)
 		s.blocks.Release(ref)
 	}
-	if text == "" && len(answer) == 0 {
+	head, n := len(text), 2+len(text)
+	if len(answer) > 0 {
+		head, n = head|encoding.AnswerFollows, n+2+len(answer)
+	}
+	if len(attempts) > 0 {
+		head, n = head|attemptsFollow, n+2+len(attempts)
+	}
+	if head == 0 {
 		return 0
 	}
-	n := 2 + len(text)
-	if len(answer) > 0 {
-		n += 2 + len(answer)
-	}
 	ref, b := s.blocks.Alloc(n)
-	binary.LittleEndian.PutUint16(b, uint16(len(text)))
-	copy(b[2:], text)
-	if len(answer) > 0 {
-		binary.LittleEndian.PutUint16(b, uint16(len(text)|encoding.AnswerFollows))
-		b = b[2+len(text):]
-		binary.LittleEndian.PutUint16(b, uint16(len(answer)))
-		copy(b[2:], answer)
+	b = append(binary.LittleEndian.AppendUint16(b[:0], uint16(head)), text...)
+	for _, part := range [...][]byte{answer, attempts} {
+		if len(part) > 0 {
+			b = append(binary.LittleEndian.AppendUint16(b, uint16(len(part))), part...)
+		}
 	}
 	s.sum += s.ErrorHash(h, ref)
 	return ref
@@ -184,27 +189,49 @@ func (s *Store) ErrorText(ref uint32) []byte {
 // Failure returns an error text and the encoded answer with it. They are valid until the timer's
 // next change.
 func (s *Store) Failure(ref uint32) (text, answer []byte) {
-	if ref == 0 {
-		return nil, nil
-	}
-	b := s.blocks.At(ref)
-	n := int(binary.LittleEndian.Uint16(b))
-	text, b = b[2:2+n&^encoding.AnswerFollows], b[2+n&^encoding.AnswerFollows:]
-	if n&encoding.AnswerFollows != 0 {
-		answer = b[2 : 2+int(binary.LittleEndian.Uint16(b))]
-	}
+	text, answer, _ = s.failure(ref)
 	return text, answer
 }
 
-// ErrorHash returns the part of the sum of an error text and its answer.
+// Attempts returns the log of attempts with an error text. It is valid until the timer's next
+// change.
+func (s *Store) Attempts(ref uint32) []byte {
+	_, _, attempts := s.failure(ref)
+	return attempts
+}
+
+func (s *Store) failure(ref uint32) (text, answer, attempts []byte) {
+	if ref == 0 {
+		return nil, nil, nil
+	}
+	b := s.blocks.At(ref)
+	head := int(binary.LittleEndian.Uint16(b))
+	part := func(n int) (p []byte) {
+		p, b = b[2:2+n], b[2+n:]
+		return p
+	}
+	text = part(head &^ (encoding.AnswerFollows | attemptsFollow))
+	if head&encoding.AnswerFollows != 0 {
+		answer = part(int(binary.LittleEndian.Uint16(b)))
+	}
+	if head&attemptsFollow != 0 {
+		attempts = part(int(binary.LittleEndian.Uint16(b)))
+	}
+	return text, answer, attempts
+}
+
+// ErrorHash returns the part of the sum of an error text and what is kept with it.
 func (s *Store) ErrorHash(h timer.Handle, ref uint32) uint64 {
 	if ref == 0 {
 		return 0
 	}
-	text, answer := s.Failure(ref)
+	text, answer, attempts := s.failure(ref)
 	x := Mix(^uint64(h), xxhash.Sum64(text))
 	if len(answer) > 0 {
 		x = Mix(x, xxhash.Sum64(answer))
+	}
+	if len(attempts) > 0 {
+		x = Mix(x, ^xxhash.Sum64(attempts))
 	}
 	return x
 }

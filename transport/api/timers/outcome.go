@@ -6,24 +6,24 @@ import (
 	"carillon/transport/api/web"
 )
 
-// Outcomes describes ended timers in the payloads of their outcomes: as a read shows them, with the
-// last attempt. The history has all attempts, but to read it takes too long for the entry that ends
-// a timer. The timer's own payload is left out if that of the outcome would become too large.
+// Outcomes describes ended timers in the payloads of their outcomes, as a read shows them. The
+// attempts are those that the timer has logged, since to read the history takes too long for the
+// entry that ends it. Its payload is left out if that of the outcome would become too large.
 // The ended timers have their Origin: the number of shards may grow.
-func Outcomes() func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+func Outcomes() func(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {
 	most := web.Limits{}.WithDefaults().PayloadBytes
-	return func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+	return func(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {
 		w := Writer{topic: topic, payload: true}
-		b := w.appendOutcome(nil, ended, last)
+		b := w.appendOutcome(nil, ended, attempts)
 		if len(b) > most {
 			w.payload = false
-			b = w.appendOutcome(b[:0], ended, last)
+			b = w.appendOutcome(b[:0], ended, attempts)
 		}
 		return b
 	}
 }
 
-func (w *Writer) appendOutcome(b []byte, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+func (w *Writer) appendOutcome(b []byte, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {
 	o := web.Object{B: b}
 	o.Text("outcome", web.StateNames[ended.State])
 	if ended.State == timer.Dead {
@@ -31,8 +31,8 @@ func (w *Writer) appendOutcome(b []byte, ended *timer.Timer, last *timer.History
 	}
 	o.Name("timer")
 	o.B = w.Append(o.B, ended)
-	if last != nil {
-		o.B = appendAttemptLog(o.B, ended, []timer.HistoryAttempt{*last})
+	if len(attempts) > 0 {
+		o.B = appendAttemptLog(o.B, ended, attempts[max(0, len(attempts)-timer.AttemptLog):])
 	}
 	if !w.payload {
 		o.Boolean("payload_left_out", true)

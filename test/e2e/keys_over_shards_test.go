@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// callsByKey gives ten keys a backlog, one alone in its place (a shard, or the node that leads it)
+// and nine in another, and returns how many of the first calls the one has had, and how many each of
+// the nine had on average.
+func callsByKey(t *testing.T, c *client, place func(shard string) string, policy string) (one, other float64) {
+	const crowd, each, first = 9, 500, 900 // of so many even one with half of them has some left
+	rcv := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { <-time.After(turnsCall) })
+	c.topic(t, "keys", rcv.url(), policy)
+	keys := map[string][]string{}
+	alone, crowded := "", ""
+	for i := 0; crowded == ""; i++ {
+		var timer struct{ UID string }
+		c.must(t, 201, "POST", "/v1/topics/keys/timers", fmt.Sprintf(`{"id":"{k%d}probe","delay":"0s"}`, i)).decode(t, &timer)
+		at := place(strings.Split(timer.UID, "-")[0])
+		if keys[at] = append(keys[at], fmt.Sprintf("{k%d}", i)); alone == "" {
+			alone = at
+		} else if at != alone && len(keys[at]) == crowd {
+			crowded = at
+		}
+	}
+	chosen := append(slices.Clone(keys[crowded]), keys[alone][0])
+	instant := time.UnixMilli(time.Now().Add(2 * time.Second).UnixMilli())
+	var ops []string
+	for i := range each {
+		for _, key := range chosen {
+			ops = append(ops, fmt.Sprintf(`{"op":"add","id":"%s%d","at_ms":%d}`, key, i, instant.UnixMilli()))
+		}
+	}
+	c.batch(t, "keys", ops)
+	if !time.Now().Before(instant) {
+		t.Fatal("it took too long to add the backlog")
+	}
+	calls := map[string]int{}
+	poll(t, time.Minute, "the first calls", func() bool {
+		clear(calls)
+		total := 0
+		for _, a := range rcv.arrivals() {
+			if !strings.HasSuffix(a.timer, "probe") {
+				calls[a.timer[:strings.Index(a.timer, "}")+1]]++
+				total++
+			}
+		}
+		return total >= first
+	})
+	for _, key := range keys[crowded] {
+		other += float64(calls[key]) / crowd
+	}
+	return float64(calls[keys[alone][0]]), other
+}
+
+// TestKeysTakeTurnsOverShards: a key that is alone in its shard has no more calls at a receiver than
+// one of a shard with many, where the receiver's slots on the node are the bottleneck.
+func TestKeysTakeTurnsOverShards(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	c := newClient(serve(t, t.TempDir()))
+	one, other := callsByKey(t, c, func(shard string) string { return shard }, fmt.Sprintf(`,"destination_concurrency":%d,"per_key":{"fair":true}`, turnsSlots))
+	t.Logf("a key alone in its shard has had %.0f calls, one of nine in another %.0f", one, other)
+	if one > 1.25*other || one < 0.75*other {
+		t.Errorf("a key alone in its shard has had %.0f calls, one of nine in another %.0f", one, other)
+	}
+}
+
+// TestKeysTakeTurnsOverNodes: the slots of a receiver are each node's own, so a key that is alone on
+// its node has more of them. A concurrency of the topic is shared by the keys of all nodes.
+func TestKeysTakeTurnsOverNodes(t *testing.T) {
+	needTime(t)
+	cl := newCluster(t, 3)
+	leader := map[string]string{}
+	for _, s := range cl.view(t).Shards {
+		leader[fmt.Sprintf("%04x", s.Shard)] = s.Leader
+	}
+	c := cl.all()[0].client
+	for _, f := range []struct {
+		name, policy string
+		most         float64
+	}{
+		{"destination_concurrency", fmt.Sprintf(`,"destination_concurrency":%d,"per_key":{"fair":true}`, turnsSlots), 10},
+		{"concurrency", fmt.Sprintf(`,"concurrency":%d,"per_key":{"fair":true}`, 2*turnsSlots), 1.5},
+	} {
+		one, other := callsByKey(t, c, func(shard string) string { return leader[shard] }, f.policy)
+		t.Logf("by %s a key alone on its node has had %.0f calls, one of nine on another %.0f: %.1f times", f.name, one, other, one/other)
+		if one > f.most*other {
+			t.Errorf("by %s a key alone on its node has had %.1f times the calls, want at most %.1f", f.name, one/other, f.most)
+		}
+		c.must(t, 200, "DELETE", "/v1/topics/keys?force=true", "")
+	}
+}
