@@ -10,17 +10,17 @@ type Line[T any] struct {
 
 // Turn is the place of one that waits, kept by itself.
 type Turn[T any] struct {
-	Of            T
-	Share         *Share // nil: it has no weight
-	start, number uint64
-	place         int
+	Of                 T
+	Share              *Share // nil: it has no weight
+	start, end, number uint64
+	place              int
 }
 
-// Share is the part that somebody has of the turns of a line, from one wait to the next.
+// Share is the part that somebody has of the turns of a line. Several may wait for it at once.
 type Share struct {
 	Weight int    // 0: as if there were none
 	line   any    // that ends is of
-	ends   uint64 // the end of its last turn
+	ends   uint64 // the end of its last turn, which may not have been served yet
 }
 
 // turnUnit is the length of a turn of weight 1.
@@ -47,20 +47,26 @@ func (l *Line[T]) First() T { return l.heap.First().Of }
 func (l *Line[T]) Push(t *Turn[T]) {
 	l.number++
 	t.start, t.number = l.virtual, l.number
-	if s := t.Share; s != nil && s.Weight > 0 && s.line == any(l) {
-		t.start = max(t.start, s.ends)
+	if s := t.Share; s != nil && s.Weight > 0 {
+		if s.line == any(l) {
+			t.start = max(t.start, s.ends)
+		}
+		t.end = t.start + turnUnit/uint64(min(s.Weight, turnUnit))
+		s.line, s.ends = l, t.end
 	}
 	l.heap.Push(t)
 }
 
 // Leave takes one out of the line that was not served.
-func (l *Line[T]) Leave(t *Turn[T]) { l.heap.Remove(t) }
+func (l *Line[T]) Leave(t *Turn[T]) {
+	l.heap.Remove(t)
+	if s := t.Share; s != nil && s.line == any(l) && s.ends == t.end {
+		s.ends = t.start
+	}
+}
 
 // Serve takes one out that is served.
 func (l *Line[T]) Serve(t *Turn[T]) {
 	l.heap.Remove(t)
 	l.virtual = max(l.virtual, t.start)
-	if s := t.Share; s != nil && s.Weight > 0 {
-		s.line, s.ends = l, t.start+turnUnit/uint64(min(s.Weight, turnUnit))
-	}
 }

@@ -42,3 +42,46 @@ func TestLine(t *testing.T) {
 		}
 	}
 }
+
+// TestLineOfSeveralTurns: one with a large share that comes back late has its part, if it waits
+// with several turns at once.
+func TestLineOfSeveralTurns(t *testing.T) {
+	var l Line[string]
+	light, heavy := Share{Weight: 1}, Share{Weight: 9}
+	one, many := &Turn[string]{Of: "one", Share: &light}, make([]Turn[string], 9)
+	push := func() {
+		if !one.In() {
+			l.Push(one)
+		}
+		for i := range many {
+			if many[i].In() {
+				return
+			}
+		}
+		for i := range many {
+			many[i].Of, many[i].Share = "many", &heavy
+			l.Push(&many[i])
+		}
+	}
+	served := map[string]int{}
+	for n := range 1000 {
+		if n%2 == 0 { // both come back late
+			push()
+		}
+		first := l.heap.First()
+		l.Serve(first)
+		served[first.Of]++
+	}
+	if served["one"] < 90 || served["one"] > 130 {
+		t.Errorf("served %v, want 100 and 900", served)
+	}
+	for l.Len() > 0 {
+		l.Serve(l.heap.First())
+	}
+	before, gone := heavy.ends, &Turn[string]{Share: &heavy}
+	l.Push(gone)
+	l.Leave(gone)
+	if heavy.ends > max(before, l.virtual) {
+		t.Error("one that left has had its turn")
+	}
+}

@@ -27,12 +27,12 @@ type destQueue struct {
 	backlogTurn    bool
 	first          entry // a copy of the head, if there is one, as of the last update
 
-	spare      delivery.Permit // granted and not used yet
-	flying     int             // leases of this queue that have not ended
-	part       order.Share     // of the turns at its receiver, by keys
-	atReceiver bool            // waits in the dispatcher for a call of the destination to end
-	shutUntil  time.Duration   // monotonic; 0: the breaker has not refused
-	class      int             // of calls; the dispatcher names it
+	spares     []delivery.Permit // granted and not used yet
+	flying     int               // leases of this queue that have not ended
+	part       order.Share       // of the turns at its receiver, by keys
+	atReceiver int               // how often it waits in the dispatcher for a call of the destination to end
+	shutUntil  time.Duration     // monotonic; 0: the breaker has not refused
+	class      int               // of calls; the dispatcher names it
 	// shutMs is when the queue was last found shut, or opened again, wall clock: timers due by then
 	// were delayed.
 	shutMs int64
@@ -74,7 +74,7 @@ func (n *destQueue) len() int { return n.fresh.len() + n.backlog.len() }
 
 // idle reports that nothing depends on the queue being kept.
 func (n *destQueue) idle() bool {
-	return n.len() == 0 && n.flying == 0 && n.spare == nil && !n.atReceiver
+	return n.len() == 0 && n.flying == 0 && len(n.spares) == 0 && n.atReceiver == 0
 }
 
 // half returns the heap whose turn it is; nil when both are empty.
@@ -95,11 +95,11 @@ func (n *destQueue) want() queueState {
 	switch {
 	case n.len() == 0:
 		return idle
-	case n.spare != nil:
+	case len(n.spares) > 0:
 		return granted
 	case n.dest == nil && !n.queue.pulled():
 		return stuck
-	case n.atReceiver:
+	case n.atReceiver > 0:
 		return waiting
 	case n.shutUntil != 0:
 		return shut
@@ -126,7 +126,7 @@ func (n *destQueue) Refused(retryIn time.Duration) {
 	tq := n.queue.queues
 	tq.env.Post(func(stopped bool) {
 		if !stopped {
-			n.atReceiver = false
+			n.atReceiver--
 			tq.shutFor(n, retryIn)
 		}
 	})
@@ -161,13 +161,13 @@ func (d canaryDest) Cancel() {}
 
 // slotGranted handles a permit that a destination queue waited for.
 func (tq *topicQueues) slotGranted(n *destQueue, p delivery.Permit) {
-	n.atReceiver, n.shutMs = false, tq.now.WallMs
-	if t := n.queue.topic; !tq.keeps(n) || n.len() == 0 || n.spare != nil || t == nil || t.Paused {
+	n.atReceiver, n.shutMs = n.atReceiver-1, tq.now.WallMs
+	if t := n.queue.topic; !tq.keeps(n) || n.len() == 0 || t == nil || t.Paused {
 		p.Cancel()
 		tq.update(n)
 		return
 	}
-	n.spare = p
+	n.spares = append(n.spares, p)
 	tq.spares.Push(&n.spareSpot)
 	tq.update(n)
 	tq.join(n.queue)
@@ -217,8 +217,8 @@ func (tq *topicQueues) update(n *destQueue) {
 	if n.group != nil {
 		tq.gather(n.group)
 	}
-	if n.spare != nil && n.len() == 0 {
-		tq.returnSpare(n) // others wait for it
+	if len(n.spares) > 0 && n.len() == 0 {
+		tq.returnPermits(n) // others wait for them
 	}
 	switch {
 	case !n.idle():
@@ -235,12 +235,14 @@ func (tq *topicQueues) update(n *destQueue) {
 // keptIdle is how many destination queues are kept that have nothing.
 const keptIdle = 1024
 
-// returnSpare gives a permit to others that wait for one.
-func (tq *topicQueues) returnSpare(n *destQueue) {
-	p := n.spare
-	n.spare = nil
+// returnPermits gives the permits of a destination queue to others that wait.
+func (tq *topicQueues) returnPermits(n *destQueue) {
+	list := n.spares
+	n.spares = nil
 	n.spareSpot.Leave()
-	p.Cancel()
+	for _, p := range list {
+		p.Cancel()
+	}
 	tq.update(n)
 }
 
@@ -349,16 +351,19 @@ func (tq *topicQueues) forgetDest(n *destQueue) {
 // acquire asks the dispatcher for a permit. Without one the destination queue waits for its
 // receiver, the topic for a slot of the node, or the breaker for its time.
 func (tq *topicQueues) acquire(n *destQueue) delivery.Permit {
-	if p := n.spare; p != nil {
-		n.spare = nil
-		n.spareSpot.Leave()
+	if last := len(n.spares) - 1; last >= 0 {
+		p := n.spares[last]
+		if n.spares = n.spares[:last]; last == 0 {
+			n.spareSpot.Leave()
+		}
 		return p
 	}
 	if p, ok := n.dest.(canaryDest); ok {
 		return p
 	}
 	q := n.queue
-	p, v := tq.cfg.Dispatcher.Acquire(n.dest, q.topic, delivery.Ask{Receiver: n, Part: q.part(&n.part), Node: q, Credit: q.credits[n.class]})
+	ask := delivery.Ask{Receiver: n, Part: q.part(&n.part), Node: q, Credit: q.credits[n.class]}
+	p, v := tq.cfg.Dispatcher.Acquire(n.dest, q.topic, ask)
 	if p == nil && v.Kind != delivery.Shut {
 		q.gate = shutGate{timer.WaitSlots, tq.now.WallMs}
 	}
@@ -367,7 +372,8 @@ func (tq *topicQueues) acquire(n *destQueue) delivery.Permit {
 		q.credits[n.class] = nil // it is used up
 		return p
 	case v.Kind == delivery.ReceiverFull:
-		n.atReceiver, n.shutMs = true, tq.now.WallMs
+		n.atReceiver, n.shutMs = 1, tq.now.WallMs
+		tq.waitAhead(n, ask)
 	case v.Kind == delivery.NodeFull:
 		n.class, n.shutMs, q.asks[v.Class] = v.Class, tq.now.WallMs, true
 	default:
@@ -376,6 +382,39 @@ func (tq *topicQueues) acquire(n *destQueue) delivery.Permit {
 	}
 	tq.update(n)
 	return nil
+}
+
+// waitAhead has a destination queue that waits at its receiver wait there for more calls. With one
+// alone, a queue with many turns would be out of line for most of them. Cost: O(log n) for each, at
+// most mostAhead.
+func (tq *topicQueues) waitAhead(n *destQueue, ask delivery.Ask) {
+	for ask.Credit = nil; n.atReceiver < n.ahead(); n.atReceiver++ {
+		p, v := tq.cfg.Dispatcher.Acquire(n.dest, n.queue.topic, ask)
+		if p != nil { // a call has just ended
+			n.spares = append(n.spares, p)
+			tq.spares.Push(&n.spareSpot)
+		}
+		if v.Kind == delivery.NodeFull {
+			n.queue.asks[v.Class] = true
+		}
+		if v.Kind != delivery.ReceiverFull {
+			return
+		}
+	}
+}
+
+// ahead is for how many calls the queue waits at once: about what ends between two of its turns,
+// and no more than its timers need.
+func (n *destQueue) ahead() int {
+	q := n.queue
+	need := n.len()
+	if len(q.dests) == 1 {
+		need += q.inLine[free]
+	}
+	if n.group != nil {
+		need = need/q.topic.Policy.Batch.Max + 1
+	}
+	return min(turnsAhead*q.turnsOf(), mostAhead, need)
 }
 
 // landed ends one of a destination queue's leases.

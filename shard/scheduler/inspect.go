@@ -74,9 +74,7 @@ func (v *view) Inspect() *Inspection {
 		for _, n := range q.dests {
 			t.Queued += n.len()
 			t.Calls += n.flying
-			if n.spare != nil {
-				i.Spare++
-			}
+			i.Spare += len(n.spares)
 		}
 		i.Topics[id] = t
 	}

@@ -292,6 +292,58 @@ func TestKeyWithReceiversThatAreDown(t *testing.T) {
 	}
 }
 
+// TestKeysWaitAtTheirReceiver: a shard whose keys take turns waits at a full receiver for as many
+// calls as it could use before it asks again, by their weights; any other for one. What it cannot
+// use any more is given to others.
+func TestKeysWaitAtTheirReceiver(t *testing.T) {
+	for _, f := range []struct {
+		keys, each int
+		weight     uint8
+		policy     func(*timer.Policy)
+		want       int
+	}{
+		{9, 5, 1, perKey(timer.PerKey{Fair: true}), 45},
+		{30, 5, 1, perKey(timer.PerKey{Fair: true}), mostAhead},
+		{1, 50, 1, perKey(timer.PerKey{Fair: true}), turnsAhead},
+		{1, 50, 3, perKey(timer.PerKey{Fair: true}), 3 * turnsAhead},
+		{1, 50, 1, perKey(timer.PerKey{Fair: true, Concurrency: 1}), turnsAhead},
+		{1, 3, 100, perKey(timer.PerKey{Fair: true}), 3},
+		{9, 5, 1, perKey(timer.PerKey{Concurrency: 1}), 1},
+		{9, 5, 1, func(*timer.Policy) {}, 1},
+		{9, 5, 1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Batch = &timer.Batch{Max: 2} }), 5},
+	} {
+		r := newReplica(t)
+		r.topic(1, f.policy)
+		r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.ReceiverFull}
+		for i := range f.keys * f.each {
+			r.add(fmt.Sprintf("{%d}%d", i%f.keys, i), -10, func(c *timer.Command) { c.Spec.Weight = f.weight })
+		}
+		r.turn()
+		if len(r.waiters) != f.want {
+			t.Errorf("%d keys with %d timers each wait for %d calls, want %d", f.keys, f.each, len(r.waiters), f.want)
+		}
+		r.permits += len(r.waiters)
+		for _, w := range r.waiters[:len(r.waiters)-1] {
+			w.Receiver.Granted(permit{r, "http://a"})
+		}
+		r.turn()
+		for i := range f.keys * f.each {
+			r.command(timer.Command{Kind: timer.Cancel, ID: fmt.Sprintf("{%d}%d", i%f.keys, i)})
+		}
+		r.waiters[f.want-1].Receiver.Granted(permit{r, "http://a"})
+		r.turn()
+		for len(r.calls) > 0 {
+			r.end(delivery.Outcome{Status: 200})
+		}
+		for len(r.batches) > 0 {
+			r.endBatch(delivery.Outcome{Status: 200})
+		}
+		if r.pass(time.Second); r.permits != 0 {
+			t.Errorf("%d permits are kept", r.permits)
+		}
+	}
+}
+
 // TestPartsOfShards: of what a topic may run at once, a shard has its part by the weights of the
 // keys that have something due.
 func TestPartsOfShards(t *testing.T) {

@@ -104,7 +104,7 @@ func (s *Scheduler) End() {
 	}
 	s.active, s.timed = false, false
 	for s.topics.spares.Len() > 0 {
-		s.topics.returnSpare(s.topics.spares.First())
+		s.topics.returnPermits(s.topics.spares.First())
 	}
 	for s.topics.withSlot.Len() > 0 {
 		s.topics.returnCredits(s.topics.withSlot.First())

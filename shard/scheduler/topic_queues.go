@@ -20,7 +20,7 @@ type topicQueues struct {
 	turns     turns
 	deferred  order.Ring[*topicQueue] // topics that wait until the order of their keys is known
 	withSlot  order.Ring[*topicQueue]
-	spares    order.Ring[*destQueue] // with a permit that is not used yet
+	spares    order.Ring[*destQueue] // with permits that are not used yet
 	idle      order.Ring[*destQueue] // the longest first
 	shut      heap[shutKey]          // what a breaker or a limit refused, by when to ask again; keys too
 	gathering order.Heap[*group]     // by when they go
@@ -213,7 +213,7 @@ func (tq *topicQueues) returnCredits(q *topicQueue) {
 // returnSpares gives the permits of a topic to others.
 func (tq *topicQueues) returnSpares(q *topicQueue) {
 	for q.ready[0].Len() > 0 {
-		tq.returnSpare(q.ready[0].First())
+		tq.returnPermits(q.ready[0].First())
 	}
 }
 
