@@ -37,7 +37,7 @@ func outcomeTopicOf(member json.RawMessage) (*OutcomeTopic, error) {
 type OutcomePayload struct {
 	Outcome State  `json:"outcome"` // Done or Dead
 	Reason  Reason `json:"reason"`  // of Dead
-	Timer   Timer  `json:"timer"`   // as it ended, with its attempts; the last alone with its answer
+	Timer   Timer  `json:"timer"`   // as it ended, with its attempts
 	// PayloadLeftOut: the timer's payload would have made the outcome's too large.
 	PayloadLeftOut bool `json:"payload_left_out"`
 }

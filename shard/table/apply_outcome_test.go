@@ -200,9 +200,9 @@ func TestEndedIsWhatTheEntryMakes(t *testing.T) {
 func TestLoggedAttempts(t *testing.T) {
 	d := newTableHarness(t)
 	states["leased"](d)
-	fail := func(status int, text string) {
+	fail := func(status int, text string, answer *timer.Answer) {
 		d.now += 50
-		d.end(Outcome{Kind: RetryLater, Logged: true, Status: status, Err: text, Answer: &timer.Answer{Body: text}, NextMs: d.now})
+		d.end(Outcome{Kind: RetryLater, Logged: true, Status: status, Err: text, Answer: answer, NextMs: d.now})
 		d.lease()
 	}
 	described := func() []timer.HistoryAttempt {
@@ -211,14 +211,14 @@ func TestLoggedAttempts(t *testing.T) {
 		_, list := d.table.Ended(&Outcome{Kind: Kill, Handle: h, Seq: due.Seq, Fence: due.Fence, Status: 410, StartedMs: d.now, EndedMs: d.now}, d.now)
 		return list
 	}
-	fail(500, "card declined")
+	fail(500, "card declined", &timer.Answer{Body: strings.Repeat("x", 119) + "éy", Type: "text/plain"})
 	first := d.now
 	d.end(Outcome{Kind: Release})
 	d.lease()
-	fail(503, "busy")
+	fail(503, "busy", &timer.Answer{Body: "\xff"})
 	d.end(Outcome{Kind: Accepted, Status: 202, LeaseMs: 9_000})
 	want := []timer.HistoryAttempt{
-		{Attempt: 1, StartedMs: first, EndedMs: first, Status: 500, Err: "card declined"},
+		{Attempt: 1, StartedMs: first, EndedMs: first, Status: 500, Err: "card declined", Answer: &timer.Answer{Body: strings.Repeat("x", 119)}},
 		{Attempt: 2, StartedMs: d.now, EndedMs: d.now, Status: 503, Err: "busy"},
 		{Attempt: 3, StartedMs: d.now, EndedMs: d.now, Status: 410},
 	}
@@ -229,14 +229,14 @@ func TestLoggedAttempts(t *testing.T) {
 	testkit.Golden(t, "table-snapshot-attempts", image(d.table))
 
 	for range 20 {
-		fail(500, strings.Repeat("no ", 300))
+		fail(500, strings.Repeat("no ", 300), nil)
 	}
 	got := described()
 	if n := len(got); n != 5 || got[0].Attempt != 19 || got[n-1].Attempt != 23 {
 		t.Errorf("%d attempts of 900 bytes, from %d on", n, got[0].Attempt)
 	}
 	h, _ := d.table.Lookup(1, "a")
-	fail(500, "again")
+	fail(500, "again", nil)
 	due := d.table.Due(h)
 	d.end(Outcome{Kind: RetryLater, Logged: true, NextMs: d.now + 50})
 	if _, list := d.table.Expired(h, due.Seq, d.table.Due(h).Rev, d.now); len(list) < 3 || list[len(list)-1].Attempt != 24 || list[len(list)-2].Attempt != 23 {

@@ -180,10 +180,17 @@ func readAttempt(r *encoding.Reader) timer.HistoryAttempt {
 // maxLog bounds the log of a timer's attempts, in bytes. One of them has less.
 const maxLog = 4 << 10
 
-// logAttempt returns a copy of a log with one more attempt, without what its receiver answered. If
-// that is too large the oldest are left out. O(maxLog).
-func logAttempt(log []byte, number int, r *slab.Attempt, endedMs int64, text string) []byte {
-	log = appendAttempt(bytes.Clone(log), number, r, endedMs, []byte(text), nil)
+// loggedAnswer is how many bytes of an answer are logged.
+const loggedAnswer = 120
+
+// logAttempt returns a copy of a log with one more attempt, with the beginning of what its receiver
+// answered if that is text. If that is too large the oldest are left out. O(maxLog).
+func logAttempt(log []byte, number int, r *slab.Attempt, endedMs int64, text string, answer *timer.Answer) []byte {
+	var begins []byte
+	if answer != nil && answer.Text() {
+		begins = encoding.AppendAnswer(nil, &timer.Answer{Body: encoding.Cut(answer.Body, loggedAnswer)})
+	}
+	log = appendAttempt(bytes.Clone(log), number, r, endedMs, []byte(text), begins)
 	kept := encoding.Reader{Rest: log}
 	for len(kept.Rest) > maxLog {
 		readAttempt(&kept)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
-	"slices"
 	"testing"
 
 	"carillon/timer"
@@ -210,7 +209,7 @@ func (g *modelHarness) sameLog(x *modelTimer) {
 			logged = append(logged, readAttempt(&log))
 		}
 	}
-	if !slices.Equal(logged, x.logged) {
+	if !reflect.DeepEqual(logged, x.logged) {
 		g.t.Fatalf("handle %d has logged %+v, the model says %+v", x.handle, logged, x.logged)
 	}
 }

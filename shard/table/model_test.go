@@ -474,7 +474,11 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 		x.FiredMs, x.LastStatus, x.LastError, x.LastAnswer = o.StartedMs, o.Status, o.Err, o.Answer
 		switch {
 		case o.Logged:
-			x.logged = append(slices.Clone(x.logged), timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: x.FiredMs, EndedMs: at, Status: o.Status, Err: o.Err})
+			a := timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: x.FiredMs, EndedMs: at, Status: o.Status, Err: o.Err}
+			if o.Answer != nil {
+				a.Answer = &timer.Answer{Body: o.Answer.Body[:min(len(o.Answer.Body), 120)]}
+			}
+			x.logged = append(slices.Clone(x.logged), a)
 		case o.Kind != Accepted:
 			x.logged = nil
 		}

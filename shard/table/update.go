@@ -249,7 +249,7 @@ func (u *updater) record(o *Outcome, s *slab.Slot, endMs int64) {
 	case o.Kind == Accepted: // the attempt has not ended
 		log = bytes.Clone(u.content.Attempts(r.ErrRef))
 	case o.Logged:
-		log = logAttempt(u.content.Attempts(r.ErrRef), s.Attempts(), r, endMs, o.Err)
+		log = logAttempt(u.content.Attempts(r.ErrRef), s.Attempts(), r, endMs, o.Err, o.Answer)
 	}
 	r.ErrRef = u.content.SetError(o.Handle, r.ErrRef, o.Err, encoding.AppendAnswer(nil, o.Answer), log)
 }

@@ -294,7 +294,7 @@ class Timer(_Timer, total=False):
 class _OutcomePayload(TypedDict):
     outcome: Literal["done", "dead"]
     timer: Timer
-    """The timer that has ended, with its attempts in attempt_log: the newest that fit into 4 KiB, the last one alone with its answer. The history has all."""
+    """The timer that has ended, with its attempts in attempt_log: the newest that fit into 4 KiB. All but the last have the first 120 bytes of their answers, of text. The history has all."""
 
 
 class OutcomePayload(_OutcomePayload, total=False):
