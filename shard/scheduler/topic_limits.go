@@ -82,8 +82,8 @@ func (tl *topicLimits) lent(q *topicQueue, stopped bool) {
 	tl.env.Wake()
 }
 
-// Where keys take turns, a shard is granted this many leases in advance for each weight: about what
-// ends between two of its turns.
+// Where keys take turns, a shard is granted this many leases in advance for each weight, and waits
+// for so many calls at a receiver: about what ends between two of its turns.
 const turnsAhead, mostAhead = 8, 64
 
 // admit asks the topic's limit for a lease. If refused, the topic waits until it
