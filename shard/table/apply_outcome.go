@@ -228,7 +228,7 @@ func (t *Table) Ended(o *Outcome, nowMs int64) (*timer.Timer, []timer.HistoryAtt
 		v := t.content.View(s.Ref)
 		m.LatenessMs = max(m.FiredMs-v.LateFrom(m.DueMs), 0)
 	}
-	return m, t.attemptsOf(s, m, m.EndedMs)
+	return m, attemptsOf(t.content.Attempts(t.attempts.At(s.Attempt).ErrRef), m, m.EndedMs)
 }
 
 // Expired is Ended for a scheduled timer of revision rev that expires.
@@ -242,7 +242,8 @@ func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64) (*t
 	if m.Attempts == 0 {
 		return m, nil
 	}
-	return m, t.attemptsOf(s, m, t.attempts.At(s.Attempt).EndedMs())
+	r := t.attempts.At(s.Attempt)
+	return m, attemptsOf(t.content.Attempts(r.ErrRef), m, r.EndedMs())
 }
 
 func (t *timers) endedCopy(h timer.Handle, end timer.State) *timer.Timer {
@@ -252,10 +253,9 @@ func (t *timers) endedCopy(h timer.Handle, end timer.State) *timer.Timer {
 }
 
 // attemptsOf returns the attempts that a timer's log has, and the last one.
-func (t *timers) attemptsOf(s *slab.Slot, m *timer.Timer, endedMs int64) (list []timer.HistoryAttempt) {
-	log := encoding.Reader{Rest: t.content.Attempts(t.attempts.At(s.Attempt).ErrRef)}
-	for len(log.Rest) > 0 {
-		if a := readAttempt(&log); a.Attempt < m.Attempts {
+func attemptsOf(log []byte, m *timer.Timer, endedMs int64) (list []timer.HistoryAttempt) {
+	for r := (encoding.Reader{Rest: log}); len(r.Rest) > 0; {
+		if a := readAttempt(&r); a.Attempt < m.Attempts {
 			list = append(list, a)
 		}
 	}
