@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,28 +20,46 @@ type clients struct{ h *Host }
 
 var ops = sync.Pool{New: func() any { return new(op) }}
 
-// newOp prepares one command. It fails if the command is not admitted (see admit) or if the worker
-// already has MaxQueued operations.
+// newOp prepares one command, see begin.
 func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
+	o := ops.Get().(*op)
+	if err := c.begin(o, id, cmd, c.h.cfg.Clock.Mono()); err != nil {
+		ops.Put(o)
+		return nil, err
+	}
+	o.brief, o.room, o.wait = brief, room, wait
+	return o, nil
+}
+
+// begin makes an empty op one command's, at a monotonic time. It fails, and leaves the op empty, if
+// the command is not admitted (see admit) or if the worker already has MaxQueued operations.
+func (c clients) begin(o *op, id timer.ShardID, cmd *timer.Command, now time.Duration) error {
 	r := c.h.resolve(id)
 	if err := c.h.admit(r, cmd); err != nil {
-		return nil, err
+		return err
 	}
 	if r.w.queued.Add(1) > int64(c.h.cfg.MaxQueued) {
 		r.w.queued.Add(-1)
 		if grows(cmd) {
 			c.h.refused[RefusedOverload].Add(1)
 		}
-		return nil, timer.ErrOverloaded
+		return timer.ErrOverloaded
 	}
-	o := ops.Get().(*op)
-	*o = op{shard: r.machine.(*timerShard), asked: id, cmd: cmd, brief: brief, room: room, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
-	return o, nil
+	o.shard, o.asked, o.cmd, o.deadline = r.machine.(*timerShard), id, cmd, now+waitLimit
+	return nil
 }
 
 // finish returns an op's answer and recycles the op. It runs on the client's goroutine.
 func (c clients) finish(o *op) (timer.Result, error) {
-	r, err := o.result, o.err
+	r, err := o.end()
+	*o = op{}
+	ops.Put(o)
+	return r, err
+}
+
+// end returns the answer. It runs on the client's goroutine.
+func (o *op) end() (timer.Result, error) {
+	r := o.result
 	switch {
 	case r.Timer != nil:
 		numbered(o.shard, o.asked, &r.Timer.Origin)
@@ -50,9 +69,31 @@ func (c clients) finish(o *op) (timer.Result, error) {
 			r.Timer = timer.Born(o.cmd, &r)
 		}
 	}
-	*o = op{}
-	ops.Put(o)
-	return r, err
+	return r, o.err
+}
+
+// opRoom is memory for the ops of one call of DoAll. It is used again: all in it is empty then.
+type opRoom struct {
+	ops   []op
+	lists []opList // of each worker
+}
+
+var opRooms = sync.Pool{New: func() any { return new(opRoom) }}
+
+// reserve makes room for n ops to a number of workers.
+func (r *opRoom) reserve(n, workers int) {
+	r.ops = slices.Grow(r.ops, n)[:n]
+	r.lists = slices.Grow(r.lists, workers)[:workers]
+}
+
+// release gives the room back. All of its ops are answered.
+func (r *opRoom) release() {
+	clear(r.ops)
+	for i := range r.lists {
+		clear(r.lists[i])
+		r.lists[i] = r.lists[i][:0]
+	}
+	opRooms.Put(r)
 }
 
 // Do submits one command to its shard and waits for the result. The command must not change until
@@ -77,37 +118,39 @@ func (c clients) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Res
 // DoAll submits many commands at once, stores their results in list, and returns when all are
 // there. Commands for one shard are decided in the order given.
 func (c clients) DoAll(list []timer.Op) {
-	wait := c.h.newWaiter(len(list) + 1)
-	own := make([]*op, len(list))
-	perWorker := make([]opList, len(c.h.workers))
+	wait, now := c.h.newWaiter(len(list)+1), c.h.cfg.Clock.Mono()
+	room := opRooms.Get().(*opRoom)
+	room.reserve(len(list), len(c.h.workers))
 	for i := range list {
-		o, err := c.newOp(list[i].Shard, list[i].Command, list[i].Brief, list[i].Room, wait)
-		if err != nil {
+		o := &room.ops[i]
+		if err := c.begin(o, list[i].Shard, list[i].Command, now); err != nil {
 			list[i].Err = err
 			wait.done()
 			continue
 		}
-		own[i] = o
+		o.brief, o.room, o.wait = list[i].Brief, list[i].Room, wait
 		n := o.shard.g.w.number
-		perWorker[n] = append(perWorker[n], o)
+		room.lists[n] = append(room.lists[n], o)
 	}
-	for n, l := range perWorker {
-		if len(l) == 0 {
+	for n := range room.lists {
+		l := &room.lists[n]
+		if len(*l) == 0 {
 			continue
 		}
 		if err := c.h.workers[n].box.offer(l); err != nil {
-			for _, o := range l {
+			for _, o := range *l {
 				o.answer(timer.Result{}, err)
 			}
 		}
 	}
 	wait.done()
 	c.h.await(wait)
-	for i, o := range own {
-		if o != nil {
-			list[i].Result, list[i].Err = c.finish(o)
+	for i := range list {
+		if o := &room.ops[i]; o.wait != nil {
+			list[i].Result, list[i].Err = o.end()
 		}
 	}
+	room.release()
 }
 
 // read runs a linearizable read on a shard: its worker calls serve, and for a long read repeats the

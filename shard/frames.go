@@ -149,8 +149,7 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 }
 
 func (w *worker) appendEntries(r *replica, ents []*pb.Entry) {
-	w.out.scratch = record.AppendEntries(w.out.scratch[:0], ents)
-	w.out.frame.Append(wal.RecordEntries, uint32(r.shard), w.out.scratch)
+	w.out.frame.AppendFunc(wal.RecordEntries, uint32(r.shard), func(dst []byte) []byte { return record.AppendEntries(dst, ents) })
 	last := ents[len(ents)-1]
 	r.written.end = last.GetIndex()
 }

@@ -405,8 +405,8 @@ func (w *worker) abandon() {
 		switch e := e.(type) {
 		case *op:
 			e.answer(timer.Result{}, timer.ErrStopped)
-		case opList:
-			for _, o := range e {
+		case *opList:
+			for _, o := range *e {
 				o.answer(timer.Result{}, timer.ErrStopped)
 			}
 		case *metaOp:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/timer/testkit"
 )
 
 // benchObserver and the other fakes of this file are as cheap as possible, so that the host
@@ -137,4 +139,45 @@ func BenchmarkHostAdd(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkHostBatch measures durable adds without HTTP by calls of a thousand, from 8 clients. An
+// operation of the benchmark is one add.
+func BenchmarkHostBatch(b *testing.B) {
+	const clients, shards, most = 8, 4, 1000
+	h, _ := benchHost(b, shards)
+	payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
+	topic := &timer.Topic{Name: "bench"}
+	var next atomic.Int64
+	var clientsDone sync.WaitGroup
+	b.ResetTimer()
+	b.ReportAllocs()
+	start := testkit.CPUTime(b)
+	for range clients {
+		clientsDone.Go(func() {
+			list, commands, specs := make([]timer.Op, most), make([]timer.Command, most), make([]timer.Spec, most)
+			for {
+				end := next.Add(most)
+				n := min(most, int64(b.N)-(end-most))
+				if n <= 0 {
+					return
+				}
+				for i := range list[:n] {
+					id := "order-" + strconv.FormatInt(end-most+int64(i), 10)
+					specs[i] = timer.Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: timer.JSONPayload}
+					commands[i] = timer.Command{Kind: timer.Add, Topic: 1, ID: id, Content: uint64(i), Spec: &specs[i]}
+					list[i] = timer.Op{Shard: timer.ShardOf(topic, id, shards), Command: &commands[i], Brief: true}
+				}
+				h.DoAll(list[:n])
+				for i := range list[:n] {
+					if list[i].Err != nil || list[i].Result.Code != timer.Created {
+						b.Error(list[i].Result.Code, list[i].Err)
+						return
+					}
+				}
+			}
+		})
+	}
+	clientsDone.Wait()
+	b.ReportMetric(float64(testkit.CPUTime(b)-start)/float64(b.N), "cpu-ns/op")
 }

@@ -66,8 +66,8 @@ func (o *op) handle(w *worker) {
 // opList is the part of a client's call that goes to one worker.
 type opList []*op
 
-func (l opList) handle(w *worker) {
-	for _, o := range l {
+func (l *opList) handle(w *worker) {
+	for _, o := range *l { // they may all be answered, and l be used again, when it ends
 		o.handle(w)
 	}
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"slices"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -91,6 +92,7 @@ func emptied[T any](list []T) []T {
 
 func (s *timerShard) proposeCommands() {
 	n := 0
+	s.items = slices.Grow(s.items, min(len(s.waiting), maxEntryItems))
 	for ; n < len(s.waiting) && len(s.items) < maxEntryItems && s.batch.Size() < table.MaxBatchBytes; n++ {
 		s.proposeCommand(s.waiting[n])
 		s.waiting[n] = nil

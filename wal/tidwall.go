@@ -2,6 +2,7 @@ package wal
 
 import (
 	"math"
+	"sync"
 
 	tidwall "github.com/tidwall/wal"
 
@@ -13,9 +14,11 @@ import (
 // tidwall's inline turn (sync, close, create in the middle of an append) never happens.
 type tidwallAppender struct {
 	log   *tidwall.Log
-	batch tidwall.Batch
 	index uint64
 }
+
+// batches are used again, by the next segment too: a batch copies what it is given.
+var batches = sync.Pool{New: func() any { return new(tidwall.Batch) }}
 
 func newTidwall(dir string) (appender, error) {
 	log, err := tidwall.Open(dir, &tidwall.Options{
@@ -33,12 +36,15 @@ func newTidwall(dir string) (appender, error) {
 }
 
 func (a *tidwallAppender) append(entries [][]byte) error {
-	a.batch.Clear()
+	batch := batches.Get().(*tidwall.Batch)
+	batch.Clear() // a write that failed has left something
 	for _, e := range entries {
 		a.index++
-		a.batch.Write(a.index, e)
+		batch.Write(a.index, e)
 	}
-	return a.log.WriteBatch(&a.batch)
+	err := a.log.WriteBatch(batch)
+	batches.Put(batch)
+	return err
 }
 
 func (a *tidwallAppender) sync() error  { return a.log.Sync() }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"carillon/timer"
 )
@@ -55,11 +56,14 @@ const (
 
 // AppendSpec writes due time, callback and the rest; the reader must know where it ends.
 func AppendSpec(dst []byte, s *timer.Spec) []byte {
-	dst = binary.AppendVarint(dst, s.DueMs)
-	var room [512]byte
-	callback := AppendCallback(room[:0], &s.Callback)
-	dst = binary.AppendUvarint(dst, uint64(len(callback)))
-	dst = append(dst, callback...)
+	dst = append(binary.AppendVarint(dst, s.DueMs), 0)
+	at := len(dst)
+	dst = AppendCallback(dst, &s.Callback)
+	n := len(dst) - at
+	if more := UvarintLen(uint64(n)) - 1; more > 0 { // it is longer than its length has room for
+		dst = slices.Insert(dst, at, make([]byte, more)...)
+	}
+	binary.PutUvarint(dst[at-1:], uint64(n))
 	return AppendRest(dst, s)
 }
 
