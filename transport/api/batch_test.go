@@ -122,11 +122,12 @@ func TestCommandsOutliveRequests(t *testing.T) {
 	for i := range 50 {
 		h.do("POST", timersPath, fmt.Sprintf(`{"id":"keep-%02d","delay":"1h","labels":["l%02d"],"payload":"p%02d",`+cb+`}`, i, i, i)).want(201)
 		h.do("PATCH", timersPath+fmt.Sprintf("/keep-%02d", i), fmt.Sprintf(`{"payload":"q%02d"}`, i)).want(200)
+		h.do("POST", batches, fmt.Sprintf(`{"ops":[{"op":"put","id":"keep-%02d","delay":"2h","labels":["l%02d"],"payload":"p%02d",`+cb+`},{"op":"patch","id":"keep-%02d","payload":"q%02d"}]}`, i, i, i, i, i)).want(200)
 	}
 	close(kept)
 	i := 0
 	for cmd := range kept {
-		n := i / 2
+		n := i / 4
 		if cmd.ID != fmt.Sprintf("keep-%02d", n) {
 			t.Fatalf("command %d is now of %q", i, cmd.ID)
 		}

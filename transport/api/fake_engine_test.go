@@ -680,7 +680,8 @@ func (e *fakeEngine) called(method string) int {
 	return e.calls[method]
 }
 
-// keepingEngine keeps every command that it is given.
+// keepingEngine keeps every command that it is given: its strings and payloads, as the engine may.
+// The command itself is the caller's again when it is answered.
 type keepingEngine struct {
 	*fakeEngine
 	kept chan *timer.Command
@@ -689,6 +690,26 @@ type keepingEngine struct {
 func (e *keepingEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
 
 func (e *keepingEngine) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
-	e.kept <- cmd
+	e.keep(cmd)
 	return e.fakeEngine.Do(ctx, id, cmd, brief)
+}
+
+func (e *keepingEngine) DoAll(ctx context.Context, ops []timer.Op) {
+	for i := range ops {
+		e.keep(ops[i].Command)
+	}
+	e.fakeEngine.DoAll(ctx, ops)
+}
+
+func (e *keepingEngine) keep(cmd *timer.Command) {
+	kept := *cmd
+	if cmd.Spec != nil {
+		spec := *cmd.Spec
+		kept.Spec = &spec
+	}
+	if cmd.Patch != nil {
+		patch := *cmd.Patch
+		kept.Patch = &patch
+	}
+	e.kept <- &kept
 }

@@ -2,6 +2,8 @@ package timers
 
 import (
 	"bytes"
+	"slices"
+	"sync"
 	"time"
 
 	"carillon/timer"
@@ -18,9 +20,53 @@ type operation struct {
 	topic   *timer.Topic
 }
 
+// batch is the operations of one request. It is used again by another request, empty: a request
+// with a thousand operations needs a megabyte for them.
+//
+// Invariant: nothing keeps an input once the engine has answered.
+type batch struct {
+	ops    []operation
+	inputs []*[inputsAtOnce]timerRequest // do not move: the engine gets pointers into them
+	used   int                           // inputs
+	todo   []*operation
+	send   []timer.Op
+	sent   []*operation // of send
+}
+
+const inputsAtOnce = 16
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// input is a new, empty input.
+func (b *batch) input() *timerRequest {
+	if b.used == len(b.inputs)*inputsAtOnce {
+		b.inputs = append(b.inputs, new([inputsAtOnce]timerRequest))
+	}
+	in := &b.inputs[b.used/inputsAtOnce][b.used%inputsAtOnce]
+	b.used++
+	return in
+}
+
+// release empties the batch, for another request.
+func (b *batch) release() {
+	for i := range b.used {
+		b.inputs[i/inputsAtOnce][i%inputsAtOnce] = timerRequest{}
+	}
+	clear(b.ops)
+	b.ops, b.used = b.ops[:0], 0
+	batches.Put(b)
+}
+
 // Batch does many operations on timers of one topic, in order for each id. It is not atomic: a bad
 // operation fails in its place.
 func Batch(rq *web.Request) *web.Problem {
+	b := batches.Get().(*batch)
+	p := b.answer(rq)
+	b.release() // after a panic it is left to the collector
+	return p
+}
+
+func (b *batch) answer(rq *web.Request) *web.Problem {
 	ndjson, p := rq.MediaType(true)
 	if p != nil {
 		return p
@@ -29,32 +75,31 @@ func Batch(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	read := readOps
+	read := b.readOps
 	if ndjson {
-		read = readLines
+		read = b.readLines
 	}
-	ops, p := read(rq, rq.Body)
-	if p != nil {
+	if p = read(rq, rq.Body); p != nil {
 		return p
 	}
 	if !brief {
 		rq.Room(rq.Limits.BatchAnswer)
 	}
-	run(rq, ops, brief)
+	b.run(rq, brief)
 	if rq.Audits {
-		rq.Outcomes = outcomesOf(ops)
+		rq.Outcomes = outcomesOf(b.ops)
 	}
 	if ndjson {
-		b := rq.Out()
-		for i := range ops {
-			b = append(appendResult(rq, b, &ops[i], brief), '\n')
+		out := rq.Out()
+		for i := range b.ops {
+			out = append(appendResult(rq, out, &b.ops[i], brief), '\n')
 		}
-		_ = rq.JSON(200, b)
+		_ = rq.JSON(200, out)
 		rq.Ctx.Response.Header.SetContentType("application/x-ndjson")
 		return nil
 	}
 	o := web.Object{B: rq.Out()}
-	o.List("results", len(ops), func(b []byte, i int) []byte { return appendResult(rq, b, &ops[i], brief) })
+	o.List("results", len(b.ops), func(out []byte, i int) []byte { return appendResult(rq, out, &b.ops[i], brief) })
 	return rq.JSON(200, o.End())
 }
 
@@ -91,9 +136,8 @@ func tooMany(rq *web.Request) *web.Problem {
 
 // readOps reads {"ops": […]}. A break of the grammar fails the whole; any other fault, its
 // operation.
-func readOps(rq *web.Request, body []byte) ([]operation, *web.Problem) {
+func (b *batch) readOps(rq *web.Request, body []byte) *web.Problem {
 	r := rq.ReaderOf(body)
-	var ops []operation
 	var given web.Fields
 	n := r.Open('{', "body")
 	for ; r.More(n, '}'); n++ {
@@ -106,52 +150,49 @@ func readOps(rq *web.Request, body []byte) ([]operation, *web.Problem) {
 		}
 		for k := r.Open('[', "ops"); r.More(k, ']'); k++ {
 			if k == rq.Limits.BatchOps {
-				return nil, tooMany(rq)
+				return tooMany(rq)
 			}
 			start := r.Pos()
-			op := readOp(rq, r)
+			op := b.readOp(rq, r)
 			// The rest of this one: by its own grammar.
 			if p := r.Problem(); p != nil && r.Skip(start) {
 				op = operation{problem: p}
 			}
-			ops = append(ops, op)
+			b.ops = append(b.ops, op)
 		}
 	}
 	r.End()
 	if r.Err() == nil && given == 0 {
 		r.Reject(web.Bad(web.BadRequest, "ops: is required"))
 	}
-	return ops, r.Problem()
+	return r.Problem()
 }
 
 // readLines reads one operation a line.
-func readLines(rq *web.Request, body []byte) ([]operation, *web.Problem) {
+func (b *batch) readLines(rq *web.Request, body []byte) *web.Problem {
 	body = bytes.TrimSuffix(body, []byte{'\n'})
 	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, nil
+		return nil
 	}
-	most := rq.Limits.BatchOps
-	n := 1 + bytes.Count(body, []byte{'\n'})
-	if n > most {
-		return nil, tooMany(rq)
+	if 1+bytes.Count(body, []byte{'\n'}) > rq.Limits.BatchOps {
+		return tooMany(rq)
 	}
-	ops := make([]operation, 0, n)
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
 		r := rq.ReaderOf(line)
-		op := readOp(rq, r)
+		op := b.readOp(rq, r)
 		r.End()
 		if p := r.Problem(); p != nil {
 			op = operation{problem: p}
 		}
-		ops = append(ops, op)
+		b.ops = append(b.ops, op)
 	}
-	return ops, nil
+	return nil
 }
 
 // readOp reads one operation and fills in its command. A fault in r means that the operation is to
 // be dropped; one of the operation as a whole goes into its place.
-func readOp(rq *web.Request, r *web.Reader) operation {
-	in := &timerRequest{}
+func (b *batch) readOp(rq *web.Request, r *web.Reader) operation {
+	in := b.input()
 	readFields(r, in)
 	if r.Err() != nil {
 		return operation{}
@@ -172,11 +213,11 @@ func readOp(rq *web.Request, r *web.Reader) operation {
 
 // run does the operations: together where it can, but one that has to read its timer first by
 // itself, after those before it.
-func run(rq *web.Request, ops []operation, brief bool) {
+func (b *batch) run(rq *web.Request, brief bool) {
 	nowMs := rq.NowMs()
 	from := 0
-	for i := range ops {
-		op := &ops[i]
+	for i := range b.ops {
+		op := &b.ops[i]
 		if op.problem == nil {
 			op.problem = chargeVerb(rq, op.verb)
 		}
@@ -184,27 +225,28 @@ func run(rq *web.Request, ops []operation, brief bool) {
 			continue
 		}
 		if op.verb != vAdd && spec.AnyRedacted(op.in.spec.Callback.Headers) {
-			runTogether(rq, ops[from:i], brief)
+			b.runTogether(rq, b.ops[from:i], nowMs, brief)
 			op.result, op.topic, op.problem = change(rq, op.in, op.verb, brief)
 			from = i + 1
 			continue
 		}
 		op.problem = prepare(rq, op.in, op.verb, nowMs)
 	}
-	runTogether(rq, ops[from:], brief)
+	b.runTogether(rq, b.ops[from:], nowMs, brief)
 }
 
 // runTogether has the prepared operations decided, those that found the topic closing once more,
 // within bounds.
-func runTogether(rq *web.Request, ops []operation, brief bool) {
-	todo := make([]*operation, 0, len(ops))
+func (b *batch) runTogether(rq *web.Request, ops []operation, nowMs int64, brief bool) {
+	b.todo = b.todo[:0]
 	for i := range ops {
 		if ops[i].problem == nil {
-			todo = append(todo, &ops[i])
+			b.todo = append(b.todo, &ops[i])
 		}
 	}
+	todo := b.todo
 	for try := 0; len(todo) > 0; try++ {
-		todo = attempt(rq, todo, brief)
+		todo = b.attempt(rq, todo, nowMs, brief)
 		if len(todo) == 0 {
 			return
 		}
@@ -219,10 +261,11 @@ func runTogether(rq *web.Request, ops []operation, brief bool) {
 
 // attempt has operations decided and returns those to try again: their topic was closing, or there
 // is no timer with the topic's key.
-func attempt(rq *web.Request, todo []*operation, brief bool) (stale []*operation) {
+func (b *batch) attempt(rq *web.Request, todo []*operation, nowMs int64, brief bool) (stale []*operation) {
 	todo = withoutRefused(rq, todo)
-	send := make([]timer.Op, 0, len(todo))
-	sent := make([]*operation, 0, len(todo))
+	b.send, b.sent = slices.Grow(b.send[:0], len(todo)), slices.Grow(b.sent[:0], len(todo))
+	// The topic is looked up once, unless it is not there.
+	var t *timer.Topic
 	// Why the topic cannot be made: asking again for each operation would give the same answer.
 	var refused *web.Problem
 	for _, op := range todo {
@@ -231,9 +274,11 @@ func attempt(rq *web.Request, todo []*operation, brief bool) (stale []*operation
 			op.problem = refused
 			continue
 		}
-		t, p := rq.FindTopic(create)
-		if p != nil && create {
-			refused = p
+		var p *web.Problem
+		if t == nil {
+			if t, p = rq.FindTopic(create); p != nil && create {
+				refused = p
+			}
 		}
 		if p == nil {
 			p = op.in.onto(t, op.verb)
@@ -243,13 +288,11 @@ func attempt(rq *web.Request, todo []*operation, brief bool) (stale []*operation
 			continue
 		}
 		op.topic = t
-		send = append(send, timer.Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel, Room: rq.ShardRoom()})
-		sent = append(sent, op)
+		b.send = append(b.send, timer.Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel, Room: rq.ShardRoom()})
+		b.sent = append(b.sent, op)
 	}
-	if len(send) == 0 {
-		return nil
-	}
-	send, sent = withoutMade(rq, send, sent)
+	defer clear(b.send)
+	send, sent := withoutMade(rq, b.send, b.sent, nowMs)
 	if len(send) == 0 {
 		return nil
 	}
@@ -302,10 +345,10 @@ func withoutRefused(rq *web.Request, todo []*operation) (left []*operation) {
 }
 
 // withoutMade answers for the adds that were made before, and leaves the rest.
-func withoutMade(rq *web.Request, send []timer.Op, sent []*operation) ([]timer.Op, []*operation) {
+func withoutMade(rq *web.Request, send []timer.Op, sent []*operation, nowMs int64) ([]timer.Op, []*operation) {
 	var past []*operation
 	for _, op := range sent {
-		if maybeMade(rq, op.in, op.topic, op.verb) {
+		if maybeMade(op.in, op.topic, op.verb, nowMs) {
 			past = append(past, op)
 		}
 	}

@@ -186,7 +186,8 @@ func (in *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 // headers hold REDACTED the version that the stored values were read from guards the change, which
 // is tried again when the timer has changed meanwhile.
 func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *web.Problem) {
-	if p = prepare(rq, in, v, rq.NowMs()); p != nil {
+	nowMs := rq.NowMs()
+	if p = prepare(rq, in, v, nowMs); p != nil {
 		return res, nil, p
 	}
 	p = rq.OnTopic(v == vAdd || v == vPut, func() (*timer.Topic, *web.Problem) { return topicFor(rq, in, v) }, func(topic *timer.Topic) (bool, *web.Problem) {
@@ -195,7 +196,7 @@ func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Re
 			return false, p
 		}
 		var err error
-		if maybeMade(rq, in, t, v) {
+		if maybeMade(in, t, v, nowMs) {
 			if res.Timer, err = madeBefore(rq, in, t); err != nil {
 				return false, web.Fault(err)
 			}
@@ -241,8 +242,8 @@ func decide(rq *web.Request, id timer.ShardID, cmd *timer.Command, brief bool) (
 }
 
 // withStored is the command of a put or patch with the values that the timer has now in the place
-// of REDACTED; nil where a patch has no timer. It is a copy: an earlier try's may still be on its
-// way.
+// of REDACTED; nil where a patch has no timer. It is a copy: the next try begins with the one that
+// came.
 func withStored(rq *web.Request, in *timerRequest, t *timer.Topic, v verb) (*timer.Command, *web.Problem) {
 	cur, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, t), t.ID, in.id)
 	if err != nil {

@@ -44,8 +44,8 @@ const pastMs = 2000
 
 // maybeMade reports whether the instant of an add, or of a put without If-Match, is past, so that
 // it may be a repeated one whose timer the shard has forgotten.
-func maybeMade(rq *web.Request, in *timerRequest, topic *timer.Topic, v verb) bool {
-	return in.cmd.Merge != timer.MergeCollect && (v == vAdd || v == vPut && in.ifMatch == 0) && topic.ID != 0 && in.absolute() && rq.NowMs()-in.when.Ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
+func maybeMade(in *timerRequest, topic *timer.Topic, v verb, nowMs int64) bool {
+	return in.cmd.Merge != timer.MergeCollect && (v == vAdd || v == vPut && in.ifMatch == 0) && topic.ID != 0 && in.absolute() && nowMs-in.when.Ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
 }
 
 // madeBefore finds the outcome of a change that maybeMade has, if it was made before: a client that

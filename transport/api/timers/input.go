@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"slices"
 	"strings"
+	"sync"
 
 	"carillon/timer"
 	"carillon/transport/api/internal/http1"
@@ -12,8 +13,8 @@ import (
 )
 
 // timerRequest is one operation on a timer as the client wrote it. Its strings and payload point
-// into the client's bytes; spec holds the values, zero where not given. It is allocated per
-// operation and never reused, since the engine gets pointers into it.
+// into the client's bytes; spec holds the values, zero where not given. The engine gets pointers
+// into it, and has none any more once it has answered: then it is used again, empty.
 type timerRequest struct {
 	given web.Fields // named in the document, with any value
 	null  web.Fields // given as null
@@ -35,6 +36,8 @@ type timerRequest struct {
 	// Room for the answer to an add or put; the engine writes it on the caller's goroutine only.
 	created *timer.Timer
 }
+
+var inputs = sync.Pool{New: func() any { return new(timerRequest) }}
 
 // readFields reads the object of one operation. check decides which fields it may have: in a
 // batch the "op" that decides may come last.

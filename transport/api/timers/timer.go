@@ -7,33 +7,33 @@ import (
 	"carillon/transport/api/web"
 )
 
-// readInput reads and checks the body of a change to one timer.
-func readInput(rq *web.Request, v verb) (*timerRequest, *web.Problem) {
-	in := &timerRequest{id: rq.ID, created: &rq.Created}
+// readInput reads and checks the body of a change to one timer, into an empty input.
+func readInput(rq *web.Request, in *timerRequest, v verb) *web.Problem {
+	in.id, in.created = rq.ID, &rq.Created
 	if verbs[v].fields != 0 {
 		r, p := rq.Reader()
 		if p != nil {
-			return nil, p
+			return p
 		}
 		readFields(r, in)
 		r.End()
 		if r.Err() != nil {
-			return nil, r.Problem()
+			return r.Problem()
 		}
 	}
 	if rq.ID != "" && in.id != rq.ID {
-		return nil, web.Bad(web.BadName, "id: is not the one in the path")
+		return web.Bad(web.BadName, "id: is not the one in the path")
 	}
 	if p := in.check(v, false); p != nil {
-		return nil, p
+		return p
 	}
 	if rq.OnceKey != "" {
 		if p := in.nameByRequest(rq.OnceKey); p != nil {
-			return nil, p
+			return p
 		}
 	}
 	in.ifMatch, in.cmd.CreateOnly = rq.IfMatch, rq.CreateOnly
-	return in, nil
+	return nil
 }
 
 // Add, Put, Patch, Fire, Cancel, Pause and Resume change one timer.
@@ -48,10 +48,16 @@ func Resume(rq *web.Request) *web.Problem { return changeTimer(rq, vResume) }
 // changeTimer reads a change of one timer, has it made, and answers with the timer, or with what a
 // cancel did.
 func changeTimer(rq *web.Request, v verb) *web.Problem {
-	var in *timerRequest
-	var p *web.Problem
+	in := inputs.Get().(*timerRequest)
+	p := in.change(rq, v)
+	*in = timerRequest{} // after a panic it is left to the collector
+	inputs.Put(in)
+	return p
+}
+
+func (in *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 	if rq.DryRun, p = rq.Dry(); p == nil {
-		in, p = readInput(rq, v)
+		p = readInput(rq, in, v)
 	}
 	if p == nil && !rq.DryRun {
 		p = chargeVerb(rq, v)
