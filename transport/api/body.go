@@ -3,6 +3,8 @@ package api
 import (
 	"errors"
 	"io"
+	"math/bits"
+	"sync"
 
 	"carillon/transport/api/web"
 
@@ -57,11 +59,15 @@ func (rq *request) receive() *web.Problem {
 	if body == nil {
 		return nil // none can come
 	}
-	size := n
-	if n > web.SmallBody || n == chunked {
-		size = web.SmallBody
+	switch {
+	case n > web.SmallBody:
+		rq.part = partOf(web.SmallBody)
+		rq.Body = rq.part.room[:0]
+	case n == chunked:
+		rq.Body = make([]byte, 0, web.SmallBody)
+	default:
+		rq.Body = make([]byte, 0, n)
 	}
-	rq.Body = make([]byte, 0, size)
 	for {
 		if len(rq.Body) == cap(rq.Body) && len(rq.Body) != n {
 			if p := rq.growBody(n); p != nil {
@@ -71,13 +77,20 @@ func (rq *request) receive() *web.Problem {
 		k, err := body.Read(rq.Body[len(rq.Body):cap(rq.Body)])
 		rq.Body = rq.Body[:len(rq.Body)+k]
 		switch {
-		case len(rq.Body) == n || errors.Is(err, io.EOF):
+		case len(rq.Body) == n || n == chunked && errors.Is(err, io.EOF) && !rq.cutOff():
 			rq.received = true
 			return nil
 		case err != nil:
 			return rq.broken(err)
 		}
 	}
+}
+
+// cutOff reports whether the client's side of the connection has ended. No body ends by that. The
+// reader of one in chunks gives the same error for its last chunk and for the end between two.
+func (rq *request) cutOff() bool {
+	c, ok := rq.Ctx.Conn().(*framedConn)
+	return ok && c.ended
 }
 
 // Lengths that fasthttp gives for a body without one.
@@ -104,10 +117,50 @@ func (rq *request) growBody(n int) *web.Problem {
 		}
 		rq.bodyTaken += more
 	}
-	grown := make([]byte, len(rq.Body), size)
+	var in *part
+	var grown []byte
+	if size < n { // it will move once more, before anything points into it
+		in = partOf(size)
+	}
+	if in != nil {
+		grown = in.room[:len(rq.Body):size]
+	} else {
+		grown = make([]byte, len(rq.Body), size)
+	}
 	copy(grown, rq.Body)
-	rq.Body = grown
+	rq.dropPart()
+	rq.Body, rq.part = grown, in
 	return nil
+}
+
+// part is an array for bodies that arrive. It is used again for other bodies, and is as large as it
+// is counted, so that the budget bounds the parts in use.
+type part struct {
+	room []byte
+	pool *sync.Pool // that it is of
+}
+
+// parts are pools of arrays of web.SmallBody bytes, of twice as many, and so on.
+var parts [10]sync.Pool
+
+// partOf is an array of so many bytes; nil for a size of which there are none.
+func partOf(size int) *part {
+	k := bits.Len(uint(size/web.SmallBody)) - 1
+	if k < 0 || k >= len(parts) || size != web.SmallBody<<k {
+		return nil
+	}
+	if in, ok := parts[k].Get().(*part); ok {
+		return in
+	}
+	return &part{room: make([]byte, size), pool: &parts[k]}
+}
+
+// dropPart gives the array back in which the body has arrived so far.
+func (rq *request) dropPart() {
+	if rq.part != nil {
+		rq.part.pool.Put(rq.part)
+		rq.part = nil
+	}
 }
 
 // broken says how a body failed to arrive.

@@ -235,3 +235,35 @@ func TestLargeBodiesAreNotKept(t *testing.T) {
 		t.Errorf("8 idle connections keep %d bytes", kept)
 	}
 }
+
+// A body that ends before its length, because the client has closed its side, is no request: lines
+// of a batch that are whole by themselves are not taken for all of it.
+func TestBodyThatEndsEarly(t *testing.T) {
+	h := newHarness(t)
+	const head = "POST /v1/topics/orders/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+	line := `{"op":"add","id":"early","delay":"1h",` + cb + "}\n"
+	chunk := func(n int, text string) string { return fmt.Sprintf("%x\r\n%s\r\n", n, text) }
+	for _, come := range []int{1 << 10, 12 << 10, 20 << 10, 300 << 10} {
+		body := line + strings.Repeat(" ", come-len(line)-1) + "\n"
+		for name, request := range map[string]string{
+			"length":  head + lengthLine(400<<10) + "\r\n" + body,
+			"chunked": head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(len(body), body),
+		} {
+			c, err := net.Dial("tcp", h.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+			if _, err := io.WriteString(c, request); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.(*net.TCPConn).CloseWrite()
+			if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 400 {
+				t.Errorf("%s: %d bytes: %+v %v, want 400", name, come, res, err)
+			}
+			_ = c.Close()
+			h.taken(0)
+		}
+	}
+	h.do("GET", timersPath+"/early", "").want(404)
+}

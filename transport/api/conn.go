@@ -28,6 +28,7 @@ type framedConn struct {
 	framer   http1.Framer
 	fault    *http1.Fault
 	timedOut bool
+	ended    bool // nothing more comes
 
 	read, write deadline
 	address     netip.Addr   // of the client; see addressOf
@@ -123,6 +124,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	since := c.waits()
 	n, err := c.Conn.Read(p)
 	if n == 0 {
+		c.ended = true
 		if c.timedOut = errors.Is(err, os.ErrDeadlineExceeded); c.listener.tls != nil && c.speaksPlain(err) {
 			err = io.EOF
 		}

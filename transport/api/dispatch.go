@@ -28,12 +28,14 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem
 	}
 	if c, ok := ctx.Conn().(*framedConn); ok {
 		c.written() // several requests may come with one Read
+		rq.Bare = !c.framer.Extra()
 	}
 	defer func() {
 		defer noSniff(ctx)
 		if rq.bodyTaken > 0 {
 			s.bodyBudget.Give(rq.Address(), rq.bodyTaken)
 		}
+		rq.dropPart() // it has not arrived whole
 		if rq.unread() {
 			rq.closeAfter()
 		}
@@ -270,14 +272,13 @@ func parseShard(s []byte) (id timer.ShardID, ok bool) {
 // readTrace is the context that a request came with; nil when it has none, or none that can be
 // read.
 func (rq *request) readTrace() *timer.Trace {
-	h := &rq.Ctx.Request.Header
-	parents := h.PeekAll("Traceparent")
+	parents := rq.Optional("Traceparent")
 	if len(parents) != 1 {
 		return nil
 	}
 	parent := string(parents[0])
 	var states []string
-	for _, line := range h.PeekAll("Tracestate") {
+	for _, line := range rq.Optional("Tracestate") {
 		states = append(states, string(line))
 	}
 	return timer.ParseTrace(parent, strings.Join(states, ","))

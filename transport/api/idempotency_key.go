@@ -7,7 +7,7 @@ const maxIdempotencyKey = 255 // bytes
 // idempotencyKey reads the header of that name (draft-ietf-httpapi-idempotency-key-header): a
 // string in quotes, or, as many send it, the bare text. "" when there is none.
 func (rq *request) idempotencyKey() (string, *web.Problem) {
-	list := rq.Ctx.Request.Header.PeekAll("Idempotency-Key")
+	list := rq.Optional("Idempotency-Key")
 	if len(list) == 0 {
 		return "", nil
 	}

@@ -9,8 +9,7 @@ import (
 // condition reads If-Match and If-None-Match. A route that takes none refuses them: a condition
 // that is ignored is a change that the client did not want.
 func (rq *request) condition() (ifMatch uint32, createOnly bool, p *web.Problem) {
-	h := &rq.Ctx.Request.Header
-	match, none := h.PeekAll("If-Match"), h.PeekAll("If-None-Match")
+	match, none := rq.Optional("If-Match"), rq.Optional("If-None-Match")
 	if len(match)+len(none) == 0 {
 		return 0, false, nil
 	}

@@ -17,6 +17,7 @@ type request struct {
 
 	received  bool  // the whole body
 	bodyTaken int64 // of the budget of bodies
+	part      *part // Body lies in it while it arrives; nil: in an array of its own
 
 	segments [][]byte
 	pathBuf  []byte

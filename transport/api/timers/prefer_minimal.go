@@ -9,7 +9,7 @@ import (
 
 // minimal reports whether the client prefers an answer without a body (RFC 7240).
 func minimal(rq *web.Request) bool {
-	for _, line := range rq.Ctx.Request.Header.PeekAll("Prefer") {
+	for _, line := range rq.Optional("Prefer") {
 		for part := range strings.SplitSeq(string(line), ",") {
 			part, _, _ = strings.Cut(part, ";")
 			name, value, _ := strings.Cut(part, "=")

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -24,8 +25,11 @@ func (c *URLCache) Has(url string) bool {
 	return known != nil && *known == url
 }
 
-// add remembers a URL that passed all checks.
-func (c *URLCache) add(url string) { c.slot(url).Store(&url) }
+// add remembers a URL that passed all checks: a copy, since it is a part of a request's body.
+func (c *URLCache) add(url string) {
+	own := strings.Clone(url)
+	c.slot(url).Store(&own)
+}
 
 // Forget empties the cache.
 func (c *URLCache) Forget() {

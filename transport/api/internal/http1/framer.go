@@ -21,6 +21,7 @@ type Framer struct {
 	http10  bool
 	host    bool // a Host has come
 	browser bool
+	extra   bool
 	body    uint64 // bytes of the body so far known to come
 	most    uint64 // bytes that the body may have
 }
@@ -182,6 +183,10 @@ func (f *Framer) BetweenRequests() bool {
 // send.
 func (f *Framer) Browser() bool { return f.browser }
 
+// Extra reports whether a header has come, of this request or one before, beside those that nearly
+// every client sends.
+func (f *Framer) Extra() bool { return f.extra }
+
 // next gets ready for another request.
 func (f *Framer) next() {
 	f.state, f.head, f.left, f.length, f.chunked, f.http10, f.host, f.body = inRequestLine, 0, 0, -1, false, false, false, 0
@@ -240,14 +245,20 @@ func cutHeader(line []byte) (name, value []byte, err *Fault) {
 	return line[:colon], line[colon+1:], nil
 }
 
+// is reports whether a header has a name, in any case of letters.
+func is(name []byte, want string) bool {
+	return string(name) == want || bytes.EqualFold(name, []byte(want))
+}
+
 func (f *Framer) header(line []byte) *Fault {
 	name, value, err := cutHeader(line)
 	if err != nil {
 		return err
 	}
+	known := false
 	switch len(name) {
 	case len("Host"):
-		if bytes.EqualFold(name, []byte("Host")) {
+		if known = is(name, "Host"); known {
 			if f.host {
 				return &Fault{400, "Host is given twice"}
 			}
@@ -256,21 +267,31 @@ func (f *Framer) header(line []byte) *Fault {
 			}
 			f.host = true
 		}
-	case len("Origin"):
-		f.browser = f.browser || bytes.EqualFold(name, []byte("Origin"))
+	case len("Accept"): // and of Origin
+		known = is(name, "Accept")
+		f.browser = f.browser || is(name, "Origin")
+	case len("User-Agent"):
+		known = is(name, "User-Agent") || is(name, "Connection")
+	case len("Content-Type"):
+		known = is(name, "Content-Type")
+	case len("Authorization"):
+		known = is(name, "Authorization")
 	case len("Content-Length"): // and of Sec-Fetch-Site
-		if bytes.EqualFold(name, []byte("Content-Length")) {
+		if is(name, "Content-Length") {
 			return f.contentLength(bytes.Trim(value, " \t"))
 		}
-		f.browser = f.browser || bytes.EqualFold(name, []byte("Sec-Fetch-Site"))
+		f.browser = f.browser || is(name, "Sec-Fetch-Site")
+	case len("Accept-Encoding"):
+		known = is(name, "Accept-Encoding")
 	case len("Transfer-Encoding"):
-		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
+		if known = is(name, "Transfer-Encoding"); known {
 			if f.chunked || f.http10 || !bytes.EqualFold(bytes.Trim(value, " \t"), []byte("chunked")) {
 				return &Fault{400, "Transfer-Encoding: only chunked, once, in HTTP/1.1"}
 			}
 			f.chunked = true
 		}
 	}
+	f.extra = f.extra || !known
 	return nil
 }
 

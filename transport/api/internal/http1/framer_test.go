@@ -134,3 +134,20 @@ func TestFramerSeesBrowsers(t *testing.T) {
 }
 
 func zeros(n int) string { return strings.Repeat("0", n) }
+
+// TestFramerSeesExtraHeaders: those that nearly every client sends are none, in any case of letters.
+func TestFramerSeesExtraHeaders(t *testing.T) {
+	f := NewFramer(&testLimits)
+	const usual = "POST / HTTP/1.1\r\nHost: a\r\nuser-agent: b\r\nACCEPT: */*\r\nAccept-Encoding: gzip\r\nConnection: close\r\n" +
+		"Content-Type: application/json\r\nauthorization: Bearer c\r\nContent-Length: 2\r\n\r\n{}" +
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+	if _, fault := f.Feed([]byte(usual)); fault != nil || f.Extra() {
+		t.Fatal(fault, f.Extra())
+	}
+	for _, name := range []string{"If-Match", "Traceparent", "traceparent", "Idempotency-Key", "Prefer", "Origin", "Content-Encoding", "Sec-Fetch-Site", "Hose", "X"} {
+		f := NewFramer(&testLimits)
+		if _, fault := f.Feed([]byte("GET / HTTP/1.1\r\nHost: a\r\n" + name + ": x\r\n\r\n" + usual)); fault != nil || !f.Extra() {
+			t.Errorf("%s: %v, %v", name, fault, f.Extra())
+		}
+	}
+}
