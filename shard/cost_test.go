@@ -181,6 +181,33 @@ func TestCostOfAnAdd(t *testing.T) {
 	testkit.Within(t, "an add to a node alone", rounds, costShared, 5.4, 890)
 }
 
+// TestCostOfABatch bounds the allocations of each add of a thousand in one call, those of the log's
+// files included.
+func TestCostOfABatch(t *testing.T) {
+	const adds, shards = 1000, 4
+	h, _ := benchHost(t, shards)
+	topic, payload := &timer.Topic{Name: "bench"}, []byte(`{"d":"`+strings.Repeat("x", 192)+`"}`)
+	list, commands, specs := make([]timer.Op, adds), make([]timer.Command, adds), make([]timer.Spec, adds)
+	var rounds []testkit.Cost
+	for round := range 2 * costRounds {
+		for i := range list {
+			id := fmt.Sprintf("order-%08d", round*adds+i)
+			specs[i] = timer.Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: timer.JSONPayload}
+			commands[i] = timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &specs[i]}
+			list[i] = timer.Op{Shard: timer.ShardOf(topic, id, shards), Command: &commands[i], Brief: true}
+		}
+		var c testkit.Cost
+		c.Spent(func() { h.DoAll(list) })
+		rounds = append(rounds, c)
+		for i := range list {
+			if list[i].Err != nil || list[i].Result.Code != timer.Created {
+				t.Fatal(list[i].Result.Code, list[i].Err)
+			}
+		}
+	}
+	testkit.Within(t, "an add of a batch", rounds, adds, 0.45, 1200)
+}
+
 func TestCostOfAReplicatedAdd(t *testing.T) {
 	c := newCostCluster(t, 3)
 	var leader, follower []testkit.Cost
@@ -188,7 +215,7 @@ func TestCostOfAReplicatedAdd(t *testing.T) {
 		spent := c.round(costShared, time.Hour)
 		leader, follower = append(leader, spent[0]), append(follower, spent[1])
 	}
-	testkit.Within(t, "an add to its leader", leader, costShared, 8.4, 1930)
+	testkit.Within(t, "an add to its leader", leader, costShared, 8.3, 1900)
 	testkit.Within(t, "an add to a follower", follower, costShared, 4.4, 780)
 }
 

@@ -81,7 +81,7 @@ func (r *benchReceiver) StartBatch(delivery.Permit, *scheduler.BatchCall, func([
 	panic("no topic has calls of many timers")
 }
 
-func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
+func benchHost(b testing.TB, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
 	h, err := New(Config{Shards: shards, Node: 7, Incarnation: table.NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
@@ -119,6 +119,7 @@ func BenchmarkHostAdd(b *testing.B) {
 				var clientsDone sync.WaitGroup
 				b.ResetTimer()
 				b.ReportAllocs()
+				start := testkit.CPUTime(b)
 				for range clients {
 					clientsDone.Go(func() {
 						for {
@@ -136,6 +137,7 @@ func BenchmarkHostAdd(b *testing.B) {
 					})
 				}
 				clientsDone.Wait()
+				b.ReportMetric(float64(testkit.CPUTime(b)-start)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}

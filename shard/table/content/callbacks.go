@@ -42,6 +42,7 @@ type callbacks struct {
 	free   uint32
 	index  index.Index
 	sealed sealedBy
+	last   uint32 // interned, if it is not free since: the next is often the same
 }
 
 func (c *callbacks) at(n uint32) *override {
@@ -59,12 +60,17 @@ func (s *Store) Intern(callback []byte) uint32 {
 		return 0
 	}
 	c := &s.callbacks
+	if c.last != 0 && string(s.EncodedCallback(c.last)) == string(callback) {
+		c.at(c.last).refs++
+		return c.last
+	}
 	hash, place := xxhash.Sum64(callback), c.index.Hash(0, callback)
 	n := c.index.Find(place, func(n uint32) bool {
 		return c.at(n).hash == hash && string(s.EncodedCallback(n)) == string(callback)
 	})
 	if n != 0 {
 		c.at(n).refs++
+		c.last = n
 		return n
 	}
 	if n = c.free; n != 0 {
@@ -80,6 +86,7 @@ func (s *Store) Intern(callback []byte) uint32 {
 	copy(b[binary.PutUvarint(b, uint64(len(callback))):], callback)
 	*c.at(n) = override{hash: hash, ref: ref, refs: 1, life: c.at(n).life + 1}
 	c.index.Insert(place, n)
+	c.last = n
 	c.sealed.count(callback, +1)
 	return n
 }
@@ -105,6 +112,9 @@ func (s *Store) release(row uint32) {
 	c.index.Remove(c.index.Hash(0, callback), row)
 	c.sealed.count(callback, -1)
 	s.blocks.Release(g.ref)
+	if c.last == row {
+		c.last = 0
+	}
 	*g = override{ref: c.free, life: g.life}
 	c.free = row
 }

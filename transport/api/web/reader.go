@@ -216,10 +216,6 @@ func (r *Reader) RangedSpan(name string, low, high int64) int64 {
 // Object reads an object of members with these names, each at most once; read takes the value of
 // the i-th. It returns which were given, as bits. In faults its own name stands before theirs.
 func (r *Reader) Object(what string, names []string, read func(i int)) (given Fields) {
-	prefix := what + "."
-	if what == "body" {
-		prefix = ""
-	}
 	for n := r.Open('{', what); r.More(n, '}'); n++ {
 		name := r.Key()
 		if r.Err() != nil {
@@ -230,9 +226,15 @@ func (r *Reader) Object(what string, names []string, read func(i int)) (given Fi
 			r.Reject(Unknown(name, names))
 			break
 		}
-		if !r.First(&given, 1<<i, prefix, name) {
+		if given&(1<<i) != 0 {
+			prefix := what + "."
+			if what == "body" {
+				prefix = ""
+			}
+			r.First(&given, 1<<i, prefix, name)
 			break
 		}
+		given |= 1 << i
 		read(i)
 	}
 	return given
