@@ -113,13 +113,13 @@ func TestOutcomesOfBatches(t *testing.T) {
 			outcomes[o.Timer.ID] = fmt.Sprint(o.Outcome, " ", len(o.Timer.AttemptLog))
 			want := 0
 			if o.Timer.ID == "bad" && answers == "failed" {
-				want = 2 // the error, and the answer in the log
+				want = 3 // the error, and what was answered to each of the two attempts
 			}
 			if strings.Count(c.body, "4711") != want {
 				t.Errorf("answers %s: the outcome is %s", answers, c.body)
 			}
 		}
-		if len(outcomes) != 2 || outcomes["good"] != "done 1" || outcomes["bad"] != "dead 1" {
+		if len(outcomes) != 2 || outcomes["good"] != "done 1" || outcomes["bad"] != "dead 2" {
 			t.Errorf("answers %s: outcomes are %v", answers, outcomes)
 		}
 		for _, path := range []string{"/timers/bad", "/dead", "/history"} {
