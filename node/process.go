@@ -171,6 +171,7 @@ func (p *process) wire() error {
 	p.self.SetAddresses(http, peerAddr)
 	if p.peers, err = peer.New(peer.Config{
 		Self: p.hello, Address: p.self.AddressOf, Admit: p.self.Admit, Handler: links{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
+		BulkBytesPerSecond: ring.MoveRate,
 	}); err != nil {
 		return err
 	}

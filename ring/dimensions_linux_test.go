@@ -20,7 +20,7 @@ func TestPlanOfManyNodes(t *testing.T) {
 			f.Nodes[node.ID] = NodeFacts{Alive: true}
 		}
 		return growth.LongestStep(t, func() bool {
-			if len(Plan(s.View(), f)) != 0 {
+			if len(plan(s.View(), f)) != 0 {
 				t.Fatal("not at rest")
 			}
 			return false

@@ -23,8 +23,12 @@ type Observations struct {
 	Nodes          map[uint64]NodeFacts
 	Wrong          []placement.WrongReplica // whose states differ from those of most others, by their nodes' own reports
 	ReplaceAfterMs int64                    // how long a node must be down before others take its replicas; 0: 600,000
-	// Shards under way at once; 0: 4. The meta group has one row, and moves one step at a time.
-	MaxMoves int
+	// Leaders are the nodes that report that they lead a shard. Where none does, the first live replica
+	// of its row counts as its leader.
+	Leaders map[timer.ShardID]uint64
+	Bytes   map[timer.ShardID]int64 // of shards that are large, about; those that are missing are small
+	// MoveRate is how many bytes a second a node sends for moves, and how many it receives; 0: MoveRate.
+	MoveRate int64
 }
 
 // NodeFacts is how a node is now.
@@ -38,44 +42,47 @@ type NodeFacts struct {
 
 const (
 	defaultReplaceAfterMs = 600_000
-	defaultMaxMoves       = 4
 
 	// A move whose destination dies is given another after this: nothing is lost with it, and it
 	// holds up others.
 	redirectAfterMs = 30_000
+
+	// joinedMs is for how long the last node that joined holds balance up.
+	joinedMs = 3_000
 
 	// maxOrders bounds the changes of rank in one plan: each moves a leadership.
 	maxOrders = 16
 )
 
 // Plan gives the commands that the controller proposes now, in order of urgency: replicas that are
-// one too many, whose states are wrong, of nodes that are gone, of nodes that are draining, rows
-// that lack replicas, the next shard to divide, zones, balance, and last the preferred leaders. Pure. At rest it is empty. A
-// command that was lost or refused is in the next plan again.
+// one too many; replicas whose states are wrong or whose nodes are gone, and those that rows lack,
+// by how few live ones a row has; replicas of nodes that are draining; the next shard to divide;
+// zones, balance, and last the preferred leaders. Pure. At rest it is empty. A command that was
+// lost or refused is in the next plan again.
+//
+// Moves begin as long as the nodes that send and receive them have room in their budgets.
 //
 // A row moves by one replica at a time. A row that is not settled is left alone, unless a node that
 // it needs to get there has been down for half a minute. A row that has lost its majority is left
 // alone in any case: its leader is needed for every step. No row shrinks because a node is down,
 // for however long: only when fewer replicas are wanted.
-func Plan(v View, f Observations) []Command {
+func Plan(v View, f Observations) ([]Command, Moves) {
 	if len(v.Rows) == 0 {
-		return nil
+		return nil, Moves{}
 	}
 	p := newPlanner(v, f)
 	p.finishDrains()
 	p.planMeta()
 	p.redirect()
 	p.shrink()
-	p.replaceWrong()
-	p.replace()
+	p.repair()
 	p.drain()
-	p.grow()
 	p.divide()
 	if p.stable() {
 		p.balance()
 		p.order()
 	}
-	return p.commands
+	return p.commands, p.summary()
 }
 
 // planner is one run of Plan. Its layout has the timer shards' rows as they will be once the plan
@@ -85,13 +92,14 @@ type planner struct {
 	facts    Observations
 	nodes    map[uint64]*Node
 	layout   *layout
-	moves    int // how many more shards may be set in motion
+	budget   budget
+	moves    Moves
 	commands []Command
 }
 
 func newPlanner(v View, f Observations) *planner {
 	f.ReplaceAfterMs = cmp.Or(f.ReplaceAfterMs, defaultReplaceAfterMs)
-	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), moves: cmp.Or(f.MaxMoves, defaultMaxMoves)}
+	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), budget: newBudget(f.MoveRate)}
 	var usable []TargetNode
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
@@ -116,7 +124,7 @@ func newPlanner(v View, f Observations) *planner {
 		on.stuck = !p.majority(row)
 		on.pinned = !row.Settled || on.stuck
 		if !row.Settled && !on.stuck {
-			p.moves--
+			p.underWay(row)
 		}
 	}
 	p.pinDivision()
@@ -205,12 +213,6 @@ func (a *Assignment) replicaFor(node uint64) Replica {
 		return had
 	}
 	return Replica{Node: node, ID: placement.ReplicaID(node, a.Epoch+1)}
-}
-
-// move is place for a step that counts as a move.
-func (p *planner) move(i int) {
-	p.place(i, false)
-	p.moves--
 }
 
 // movable lists the rows that a step may change, those with the least weight first.

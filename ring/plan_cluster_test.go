@@ -28,7 +28,9 @@ type fakeCluster struct {
 	made  map[timer.ShardID]map[uint64]bool
 	lived map[timer.ShardID]bool // the groups that have had a leader
 	moved int                    // replicas that came to be
-	lossy bool                   // every third command is lost
+	bytes map[timer.ShardID]int64
+	rate  int64
+	lossy bool // every third command is lost
 }
 
 func newFakeCluster(t *testing.T, seed uint64, shards, replicas int) *fakeCluster {
@@ -124,7 +126,7 @@ func (tw *fakeCluster) alive(id uint64) bool {
 }
 
 func (tw *fakeCluster) facts() Observations {
-	f := Observations{NowMs: tw.nowMs, Nodes: map[uint64]NodeFacts{}}
+	f := Observations{NowMs: tw.nowMs, Nodes: map[uint64]NodeFacts{}, Bytes: tw.bytes, MoveRate: tw.rate}
 	for _, n := range tw.s.Nodes() {
 		facts := NodeFacts{Alive: tw.alive(n.ID)}
 		if !facts.Alive {
@@ -134,6 +136,14 @@ func (tw *fakeCluster) facts() Observations {
 			facts.Unfit = "its clock is off"
 		}
 		f.Nodes[n.ID] = facts
+	}
+	f.Leaders = map[timer.ShardID]uint64{}
+	for _, row := range tw.s.Rows() {
+		for _, r := range tw.conf[row.Group] {
+			if f.Leaders[row.Group] == 0 && tw.alive(r.Node) {
+				f.Leaders[row.Group] = r.Node
+			}
+		}
 	}
 	for _, r := range tw.wrong {
 		if slices.ContainsFunc(tw.conf[r.Group], func(o Replica) bool { return o.ID == r.Replica }) && tw.alive(NodeOfReplica(r.Replica)) {
@@ -188,7 +198,7 @@ func (tw *fakeCluster) settle(chance float64) {
 // of the groups meanwhile.
 func (tw *fakeCluster) step(chance float64) (idle bool) {
 	tw.nowMs += 1000
-	commands := Plan(tw.s.View(), tw.facts())
+	commands, moves := Plan(tw.s.View(), tw.facts())
 	tw.checkMoving(commands)
 	for _, c := range commands {
 		if c.Verb == Place {
@@ -201,7 +211,7 @@ func (tw *fakeCluster) step(chance float64) (idle bool) {
 	}
 	tw.see(chance)
 	tw.settle(chance)
-	return len(commands) == 0
+	return len(commands) == 0 && !moves.Joining
 }
 
 // checkPlace: one replica at a time, and no live one less but where that was asked for.
@@ -239,20 +249,42 @@ func (tw *fakeCluster) checkPlace(c Command) {
 	}
 }
 
-// checkMoving: the moves that a plan starts, with those that could move already, are within bounds.
-// Rows that have lost their majority do not count, so that those that have come back may be more.
+// checkMoving: each move that a plan starts finds room at both of its ends, beside those that are
+// under way and those that the plan starts before it. Rows that have lost their majority do not
+// count, so that those that have come back may be more.
 func (tw *fakeCluster) checkMoving(commands []Command) {
 	tw.t.Helper()
 	p := newPlanner(tw.s.View(), tw.facts())
-	moving, begun := defaultMaxMoves-p.moves, 0
 	for _, c := range commands {
-		if c.Verb == Place && c.Group != MetaGroup && !c.Force {
-			row, _ := tw.s.Row(c.Group)
-			begun += boolInt(!sameNodes(row.Replicas, c.To))
+		row, _ := tw.s.Row(c.Group)
+		if c.Verb != Place || c.Group == MetaGroup || c.Force || sameNodes(row.Replicas, c.To) {
+			continue
 		}
-	}
-	if begun > 0 && moving+begun > defaultMaxMoves {
-		tw.t.Fatalf("%d shards move, and %d are to begin", moving, begun)
+		var to uint64
+		after := row
+		after.Epoch, after.Settled, after.Replicas, after.Leaving = row.Epoch+1, false, c.To, nil
+		for _, r := range c.To {
+			if _, had := onNode(row.Replicas, r.Node); !had {
+				to = r.Node
+			}
+		}
+		for _, r := range row.Replicas {
+			if _, stays := onNode(c.To, r.Node); !stays {
+				after.Leaving = append(after.Leaving, r)
+			}
+		}
+		before := p.moves.UnderWay
+		from := p.sender(&row)
+		out, in := p.budget.of(from).out, p.budget.of(to).in
+		p.underWay(&after)
+		for kind := range MoveKinds {
+			if p.moves.UnderWay[kind] == before[kind] {
+				continue
+			}
+			if p.budget.full(&out, kind) || to != 0 && p.budget.full(&in, kind) {
+				tw.t.Fatalf("%v %+v begins; node %d sends %+v, node %d receives %+v", kind, c, from, out, to, in)
+			}
+		}
 	}
 }
 
@@ -270,7 +302,7 @@ func (tw *fakeCluster) rest() {
 			return
 		}
 	}
-	tw.t.Fatalf("no rest: %+v\nnodes %+v\nmembers of the meta group %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Nodes(), tw.conf[MetaGroup], tw.s.Rows())
+	tw.t.Fatalf("no rest: %+v\nnodes %+v\nmembers of the meta group %+v\nrows %+v", plan(tw.s.View(), tw.facts()), tw.s.Nodes(), tw.conf[MetaGroup], tw.s.Rows())
 }
 
 // checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its
@@ -314,4 +346,10 @@ func (tw *fakeCluster) checkRest() {
 	if len(rows[0].Replicas) != len(tw.s.Nodes()) {
 		tw.t.Fatalf("the meta group has a replica too many: %+v", rows[0])
 	}
+}
+
+// plan is the plan without what it counts.
+func plan(v View, f Observations) []Command {
+	commands, _ := Plan(v, f)
+	return commands
 }

@@ -64,16 +64,12 @@ func (p *planner) redirectFrom(i int, row *Assignment, from uint64) {
 // would have to be replaced or moved anyway.
 func (p *planner) shrink() {
 	for _, i := range p.movable(func(i int) int { return -len(p.layout.rows[i].nodes) }) {
-		if p.moves <= 0 {
-			return
-		}
 		nodes := p.layout.rows[i].nodes
 		if len(nodes) <= p.view.Replicas {
 			continue
 		}
 		if from := p.surplus(nodes); from != 0 {
-			p.layout.drop(i, from)
-			p.move(i)
+			p.drop(i, from, repairs)
 		}
 	}
 }
@@ -99,56 +95,49 @@ func (p *planner) surplus(nodes []uint64) uint64 {
 	return worst
 }
 
-// replaceWrong takes away replicas whose states are wrong. Where no other node is to be had the row
-// shrinks, if most of the others are alive; it grows again by a new replica on the same node.
-func (p *planner) replaceWrong() {
-	if len(p.facts.Wrong) == 0 {
-		return
+// repair takes away replicas whose states are wrong, and those on nodes that are down for long or
+// removed, and adds replicas to rows that have fewer than there should be: those of the rows with
+// the fewest live ones first. It gives a row that lacks an odd number its turn first: an even
+// number bears no more failures than one replica less. Such rows wait for those that have lost
+// something.
+func (p *planner) repair() {
+	urgency := func(i int) int {
+		n := len(p.layout.rows[i].nodes)
+		if from, _ := p.broken(i); from == 0 && n < p.layout.want {
+			return n + p.view.Replicas*(n%2)
+		}
+		return p.live(i)
 	}
-	for _, i := range p.movable(p.live) {
-		row, nodes := &p.view.Rows[i+1], p.layout.rows[i].nodes
-		at := slices.IndexFunc(nodes, func(n uint64) bool { return p.isWrong(row.Group, row.Replicas, n) })
-		if at < 0 {
-			continue
-		}
-		if p.moves <= 0 {
-			return
-		}
-		from := nodes[at]
-		if to := p.layout.pick(i, from); to != 0 {
-			p.layout.swap(change{i, from, to})
-			p.move(i)
-		} else if p.survives(nodes, from) {
-			p.layout.drop(i, from)
-			p.move(i)
+	for _, i := range p.movable(urgency) {
+		from, may := p.broken(i)
+		switch {
+		case from == 0 && len(p.layout.rows[i].nodes) >= p.layout.want:
+		case p.replace(i, from, repairs):
+		case may:
+			p.drop(i, from, repairs)
 		}
 	}
 }
 
-// replace takes away replicas on nodes that are down for long or removed, those of the rows with
-// the fewest live ones first. A row shrinks only by a removed node.
-func (p *planner) replace() {
-	for _, i := range p.movable(p.live) {
-		if p.moves <= 0 {
-			return
-		}
-		nodes := p.layout.rows[i].nodes
-		at := slices.IndexFunc(nodes, p.removed)
-		if at < 0 {
-			at = slices.IndexFunc(nodes, p.lost)
-		}
-		if at < 0 {
-			continue
-		}
-		from := nodes[at]
-		if to := p.layout.pick(i, from); to != 0 {
-			p.layout.swap(change{i, from, to})
-			p.move(i)
-		} else if p.removed(from) && len(nodes) > 1 {
-			p.layout.drop(i, from)
-			p.move(i)
+// broken is the replica of a row that has to be replaced, or 0: one whose state is wrong, or whose
+// node is removed or lost. may: where no other node is to be had the row may do without it. A row
+// does without one on a node that is only down in no case, and without a wrong one if most of the
+// others are alive: it grows again by a new replica on the same node.
+func (p *planner) broken(i int) (node uint64, may bool) {
+	row, nodes := &p.view.Rows[i+1], p.layout.rows[i].nodes
+	if len(p.facts.Wrong) > 0 {
+		at := slices.IndexFunc(nodes, func(n uint64) bool { return p.isWrong(row.Group, row.Replicas, n) })
+		if at >= 0 && (p.layout.pick(i, nodes[at]) != 0 || p.survives(nodes, nodes[at])) {
+			return nodes[at], true
 		}
 	}
+	if at := slices.IndexFunc(nodes, p.removed); at >= 0 {
+		return nodes[at], len(nodes) > 1
+	}
+	if at := slices.IndexFunc(nodes, p.lost); at >= 0 {
+		return nodes[at], false
+	}
+	return 0, false
 }
 
 // live is how many replicas of a shard are on live nodes.
@@ -164,21 +153,13 @@ func (p *planner) live(i int) int {
 // shrinks, if the others can go on without it.
 func (p *planner) drain() {
 	for _, i := range p.movable(p.live) {
-		if p.moves <= 0 {
-			return
-		}
 		nodes := p.layout.rows[i].nodes
 		at := slices.IndexFunc(nodes, p.going)
-		if at < 0 {
+		if at < 0 || p.replace(i, nodes[at], drains) {
 			continue
 		}
-		from := nodes[at]
-		if to := p.layout.pick(i, from); to != 0 {
-			p.layout.swap(change{i, from, to})
-			p.move(i)
-		} else if !p.spare(nodes) && p.survives(nodes, from) {
-			p.layout.drop(i, from)
-			p.move(i)
+		if from := nodes[at]; !p.spare(nodes) && p.survives(nodes, from) {
+			p.drop(i, from, drains)
 		}
 	}
 }
@@ -189,30 +170,17 @@ func (p *planner) spare(nodes []uint64) bool {
 	return slices.ContainsFunc(p.layout.loads, func(s nodeLoad) bool { return !slices.Contains(nodes, s.id) })
 }
 
-// grow adds replicas to rows that have fewer than there should be. An even number comes first: it
-// bears no more failures than one replica less.
-func (p *planner) grow() {
-	short := func(i int) int {
-		n := len(p.layout.rows[i].nodes)
-		return n + p.view.Replicas*(n%2)
-	}
-	for _, i := range p.movable(short) {
-		if p.moves <= 0 {
-			return
-		}
-		if len(p.layout.rows[i].nodes) >= p.layout.want {
-			continue
-		}
-		if to := p.layout.pick(i, 0); to != 0 {
-			p.layout.add(i, to)
-			p.move(i)
-		}
-	}
-}
-
-// stable: the later steps can wait until no node that counts is down, and every row that can has
-// its replicas and no more.
+// stable: the later steps can wait until no node that counts is down, every row that can has its
+// replicas and no more, and no node has joined just now: others may follow, and replicas would move
+// twice.
 func (p *planner) stable() bool {
+	p.moves.Joining = slices.ContainsFunc(p.view.Nodes, func(n Node) bool {
+		ago := p.facts.NowMs - n.JoinedMs
+		return n.JoinedMs > 0 && ago >= 0 && ago < joinedMs
+	})
+	if p.moves.Joining {
+		return false
+	}
 	if slices.ContainsFunc(p.layout.loads, func(s nodeLoad) bool { return s.closed }) {
 		return false
 	}
@@ -227,16 +195,14 @@ func (p *planner) stable() bool {
 
 // balance brings rows into more zones, then evens out how many replicas nodes have.
 func (p *planner) balance() {
+	p.layout.room = func(i int, to uint64) bool { return p.fits(i, to, balances) }
 	for _, next := range []func() (change, bool){p.layout.spread, p.layout.level} {
-		for p.moves > 0 {
-			c, ok := next()
-			if !ok {
-				break
-			}
+		for c, ok := next(); ok; c, ok = next() {
 			p.layout.swap(c)
-			p.move(c.row)
+			p.begin(c.row, c.to, balances)
 		}
 	}
+	p.moves.Waiting[balances] = p.layout.uneven()
 }
 
 // order evens out the preferred leaders, once nothing moves.

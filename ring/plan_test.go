@@ -111,7 +111,7 @@ func TestPlanWaitsForTheDead(t *testing.T) {
 	tw.rest()
 	tw.down[2] = tw.nowMs
 	tw.nowMs += 2 * defaultReplaceAfterMs
-	if commands := Plan(tw.s.View(), tw.facts()); len(commands) > 0 && slices.ContainsFunc(commands, func(c Command) bool { return len(c.To) != 3 }) {
+	if commands := plan(tw.s.View(), tw.facts()); len(commands) > 0 && slices.ContainsFunc(commands, func(c Command) bool { return len(c.To) != 3 }) {
 		t.Fatalf("a row shrinks because a node is down: %+v", commands[0])
 	}
 	for !tw.step(1) {
@@ -147,10 +147,10 @@ func TestPlanOfALeaderThatKnowsNothing(t *testing.T) {
 		tw.join(id+2, "")
 	}
 	tw.rest()
-	if commands := Plan(tw.s.View(), Observations{NowMs: tw.nowMs}); len(commands) != 0 {
+	if commands := plan(tw.s.View(), Observations{NowMs: tw.nowMs}); len(commands) != 0 {
 		t.Fatalf("%+v", commands)
 	}
-	if commands := Plan(View{}, Observations{}); len(commands) != 0 {
+	if commands := plan(View{}, Observations{}); len(commands) != 0 {
 		t.Fatalf("without a cluster: %+v", commands)
 	}
 }
@@ -415,7 +415,7 @@ func (tw *fakeCluster) restZoned() {
 			return
 		}
 	}
-	tw.t.Fatalf("no rest: %+v\nrows %+v", Plan(tw.s.View(), tw.facts()), tw.s.Rows())
+	tw.t.Fatalf("no rest: %+v\nrows %+v", plan(tw.s.View(), tw.facts()), tw.s.Rows())
 }
 
 // BenchmarkPlan: a plan is made every second on one node.
@@ -430,7 +430,7 @@ func BenchmarkPlan(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("rest/%dx%d", size[0], size[1]), func(b *testing.B) {
 			for b.Loop() {
-				if len(Plan(s.View(), f)) != 0 {
+				if len(plan(s.View(), f)) != 0 {
 					b.Fatal("not at rest")
 				}
 			}
@@ -440,7 +440,7 @@ func BenchmarkPlan(b *testing.B) {
 		f.Nodes[n.ID] = NodeFacts{Alive: true}
 		b.Run(fmt.Sprintf("join/%dx%d", size[0], size[1]), func(b *testing.B) {
 			for b.Loop() {
-				if len(Plan(s.View(), f)) < 4 {
+				if len(plan(s.View(), f)) < 4 {
 					b.Fatal("nothing moves")
 				}
 			}
@@ -459,16 +459,16 @@ func TestPlanTakesBackAPromotion(t *testing.T) {
 		v.Nodes = append(v.Nodes, Node{ID: n, State: NodeMember})
 		f.Nodes[n] = NodeFacts{Alive: n != 4, DownForMs: 10_000}
 	}
-	if got := Plan(v, f); len(got) != 0 {
+	if got := plan(v, f); len(got) != 0 {
 		t.Fatalf("after ten seconds: %+v", got)
 	}
 	f.Nodes[4] = NodeFacts{DownForMs: redirectAfterMs}
-	got := Plan(v, f)
+	got := plan(v, f)
 	if len(got) != 1 || got[0].Verb != Place || !got[0].Force || got[0].Group != MetaGroup || len(got[0].To) != 4 || !got[0].To[3].Learner || got[0].To[3].Node != 4 {
 		t.Fatalf("after half a minute: %+v", got)
 	}
 	v.Nodes = v.Nodes[:3] // removed: it has nothing to come back to
-	if got = Plan(v, f); len(got) != 1 || len(got[0].To) != 3 {
+	if got = plan(v, f); len(got) != 1 || len(got[0].To) != 3 {
 		t.Fatalf("removed: %+v", got)
 	}
 }
@@ -492,7 +492,7 @@ func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 		}
 	}
 	moved := map[timer.ShardID]bool{}
-	for _, c := range Plan(v, f) {
+	for _, c := range plan(v, f) {
 		if c.Verb == Place {
 			moved[c.Group] = true
 		}
@@ -514,7 +514,7 @@ func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 	}}
 	f := Observations{ReplaceAfterMs: 60_000, Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 70_000}, 3: {DownForMs: 2_000}, 5: {Alive: true}, 7: {Alive: true}}}
 	shrunk := func() bool {
-		for _, c := range Plan(v, f) {
+		for _, c := range plan(v, f) {
 			if c.Verb == Place && c.Group == 1 && len(c.To) < 3 {
 				return true
 			}
@@ -547,12 +547,12 @@ func TestPlanEndsAShrinkingWhoseRestHasDied(t *testing.T) {
 		{ID: 1, State: NodeMember}, {ID: 2, State: NodeMember}, {ID: 3, State: NodeDraining},
 	}}
 	f := Observations{Nodes: map[uint64]NodeFacts{1: {Alive: true}, 2: {DownForMs: 10_000}, 3: {Alive: true}}}
-	if got := Plan(v, f); len(got) != 0 {
+	if got := plan(v, f); len(got) != 0 {
 		t.Fatalf("after ten seconds: %+v", got)
 	}
 	f.Nodes[2] = NodeFacts{DownForMs: redirectAfterMs}
 	drawn := map[timer.ShardID][]Replica{}
-	for _, c := range Plan(v, f) {
+	for _, c := range plan(v, f) {
 		if c.Verb != Place || !c.Force {
 			t.Fatalf("after half a minute: %+v", c)
 		}

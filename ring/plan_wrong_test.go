@@ -45,7 +45,7 @@ func TestPlanReplacesWrongReplicas(t *testing.T) {
 				}
 			}
 			// What no row has any more is not heeded.
-			if plan := Plan(tw.s.View(), Observations{NowMs: tw.nowMs, Nodes: tw.facts().Nodes, Wrong: tw.wrong}); len(plan) > 0 {
+			if plan := plan(tw.s.View(), Observations{NowMs: tw.nowMs, Nodes: tw.facts().Nodes, Wrong: tw.wrong}); len(plan) > 0 {
 				t.Errorf("%d nodes, rank %d: at rest it plans %+v", nodes, rank, plan)
 			}
 		}

@@ -129,7 +129,13 @@ func TestPlanDividesShards(t *testing.T) {
 		{"a node is removed", 8, func(tw *fakeCluster, step int) {
 			if step == 3 {
 				tw.down[1] = tw.nowMs
-				tw.do(Command{Verb: Remove, NodeID: 1, Down: true})
+			}
+			// It is refused while the node is needed for a move that is under way.
+			if n, _ := tw.s.Node(1); step >= 3 && n.State != NodeRemoved {
+				tw.s.Apply(tw.nowMs, (&Command{Verb: Remove, NodeID: 1, Down: true}).Encode())
+			}
+			if n, _ := tw.s.Node(1); step == 10 && n.State != NodeRemoved {
+				tw.t.Fatalf("the node that is down could not be removed for seven seconds")
 			}
 		}},
 		{"a node is drained, others join", 8, func(tw *fakeCluster, step int) {

@@ -99,7 +99,7 @@ func sortedTargets(nodes []TargetNode) []TargetNode {
 }
 
 // layout is the placement of all shards while steps are chosen on it: TargetFrom runs it until
-// nothing is left to do, Plan for as many steps as may be under way at once. Each step improves it,
+// nothing is left to do, Plan for as many steps as nodes have room for. Each step improves it,
 // in this order of worth: more replicas, more zones, more even loads. That is why it ends, and why
 // a plan that is cut short and begun again comes to rest too.
 type layout struct {
@@ -109,6 +109,12 @@ type layout struct {
 	want  int // replicas of a row
 
 	rings [][]uint64 // by rank, made when first asked for
+	// By node, the complete rows in which it is and that may change; made when loads are first evened
+	// out, from when on swap alone may change the layout. O(rows).
+	held [][]int
+	// room reports whether a row may get a replica on a node now; node 0: whether it may get any. It
+	// does not become true again. nil: it may.
+	room func(row int, node uint64) bool
 }
 
 // nodeLoad is a node that counts: it may hold replicas, and the load is shared among all such.
@@ -181,6 +187,7 @@ func (l *layout) swap(c change) {
 			}
 		}
 	}
+	l.rehold(c)
 }
 
 func (l *layout) drop(i int, node uint64) {
@@ -230,19 +237,26 @@ func (l *layout) owner(i, rank int) uint64 {
 }
 
 // pick chooses the node that gets a new replica of a row, in the place of from or, with 0, at its
-// end. 0: none can. It prefers, in this order, a node that is fit, brings another zone, has room;
-// then the ring of that rank, then rendezvous.
+// end. 0: none can. It prefers, in this order, a node that is fit, brings another zone, would be left
+// with too few, has room; then the ring of that rank, then rendezvous.
 func (l *layout) pick(i int, from uint64) uint64 {
 	row := &l.rows[i]
-	_, full := tolerance(len(l.rows)*l.want, max(len(l.loads), 1))
+	low, full := tolerance(len(l.rows)*l.want, max(len(l.loads), 1))
+	left, lack := len(l.rows)*l.want, 0 // replicas to place yet, and those that nodes need at least
+	for k := range l.loads {
+		left -= l.loads[k].load
+		lack += boolInt(!l.loads[k].closed) * max(0, low-l.loads[k].load)
+	}
+	// A node is in some of the rows that are left already.
+	scarce := left*(len(l.loads)-l.want+1) <= lack*len(l.loads)
 	var best []uint64 // those that are equally good
-	var bestScore [3]int
+	var bestScore [4]int
 	for k := range l.loads {
 		s := &l.loads[k]
 		if s.closed || slices.Contains(row.nodes, s.id) || slices.Contains(row.leaving, s.id) {
 			continue
 		}
-		score := [3]int{boolInt(!s.unfit), boolInt(!l.zoneUsed(row, s.zone, from)), min(0, full-1-s.load)}
+		score := [4]int{boolInt(!s.unfit), boolInt(!l.zoneUsed(row, s.zone, from)), boolInt(scarce && s.load < low), min(0, full-1-s.load)}
 		c := slices.Compare(score[:], bestScore[:])
 		if len(best) == 0 || c > 0 {
 			best, bestScore = best[:0], score

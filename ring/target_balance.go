@@ -19,7 +19,7 @@ func (l *layout) spread() (change, bool) {
 				continue
 			}
 			to := l.load(l.pick(i, from))
-			if to != nil && !to.unfit && !l.zoneUsed(row, to.zone, 0) {
+			if to != nil && !to.unfit && !l.zoneUsed(row, to.zone, 0) && l.hasRoom(i, to.id) {
 				return change{i, from, to.id}, true
 			}
 		}
@@ -34,11 +34,7 @@ func (l *layout) level() (change, bool) {
 	if len(l.loads) < 2 {
 		return change{}, false
 	}
-	total := 0
-	for i := range l.loads {
-		total += l.loads[i].load
-	}
-	low, high := tolerance(total, len(l.loads))
+	low, high := l.bounds()
 	order := make([]*nodeLoad, len(l.loads))
 	for i := range l.loads {
 		order[i] = &l.loads[i]
@@ -47,7 +43,9 @@ func (l *layout) level() (change, bool) {
 	if order[0].load >= low && order[len(order)-1].load <= high {
 		return change{}, false
 	}
-	held := l.held()
+	if l.held == nil {
+		l.hold()
+	}
 	for k := len(order) - 1; k > 0; k-- {
 		from := order[k]
 		for _, to := range order[:k] {
@@ -57,7 +55,7 @@ func (l *layout) level() (change, bool) {
 			if to.closed || to.unfit {
 				continue
 			}
-			if i, ok := l.movable(held[l.index[from.id]], from, to); ok {
+			if i, ok := l.movable(from, to); ok {
 				return change{i, from.id, to.id}, true
 			}
 		}
@@ -65,29 +63,72 @@ func (l *layout) level() (change, bool) {
 	return change{}, false
 }
 
-// held lists, for each node, the complete rows in which it is and that may be changed.
-func (l *layout) held() [][]int {
-	held := make([][]int, len(l.loads))
+// bounds are the loads between which a node is let alone.
+func (l *layout) bounds() (low, high int) {
+	total := 0
+	for i := range l.loads {
+		total += l.loads[i].load
+	}
+	return tolerance(total, len(l.loads))
+}
+
+// uneven is how many replicas have to move until all loads are within bounds, about.
+func (l *layout) uneven() int {
+	if len(l.loads) < 2 {
+		return 0
+	}
+	over, under := 0, 0
+	low, high := l.bounds()
+	for i := range l.loads {
+		over += max(0, l.loads[i].load-high)
+		under += max(0, low-l.loads[i].load)
+	}
+	return max(over, under)
+}
+
+// hold makes held.
+func (l *layout) hold() {
+	l.held = make([][]int, len(l.loads))
 	for i := range l.rows {
 		if row := &l.rows[i]; !row.pinned && len(row.nodes) == l.want {
 			for _, n := range row.nodes {
 				if k, ok := l.index[n]; ok {
-					held[k] = append(held[k], i)
+					l.held[k] = append(l.held[k], i)
 				}
 			}
 		}
 	}
-	return held
 }
 
+// rehold keeps held when a row's place has changed hands.
+func (l *layout) rehold(c change) {
+	if l.held == nil {
+		return
+	}
+	if k, ok := l.index[c.from]; ok {
+		if at, found := slices.BinarySearch(l.held[k], c.row); found {
+			l.held[k] = slices.Delete(l.held[k], at, at+1)
+		}
+	}
+	if k, ok := l.index[c.to]; ok {
+		at, _ := slices.BinarySearch(l.held[k], c.row)
+		l.held[k] = slices.Insert(l.held[k], at, c.row)
+	}
+}
+
+// hasRoom reports whether a row may get a replica on a node now.
+func (l *layout) hasRoom(i int, to uint64) bool { return l.room == nil || l.room(i, to) }
+
 // movable finds the row of from that best moves to another node: one that evens the first ranks
-// too, and of those one that the rings give to it.
-func (l *layout) movable(rows []int, from, to *nodeLoad) (best int, ok bool) {
+// too, and of those one that the rings give to it. Rows that cannot move any more leave held.
+func (l *layout) movable(from, to *nodeLoad) (best int, ok bool) {
+	k := l.index[from.id]
+	l.held[k] = slices.DeleteFunc(l.held[k], func(i int) bool { return l.rows[i].pinned || !l.hasRoom(i, 0) })
 	lead := from.leads > to.leads
 	bestScore := -1
-	for _, i := range rows {
+	for _, i := range l.held[k] {
 		row := &l.rows[i]
-		if slices.Contains(row.nodes, to.id) {
+		if slices.Contains(row.nodes, to.id) || !l.hasRoom(i, to.id) {
 			continue
 		}
 		if from.zone != to.zone && l.zoneUsed(row, to.zone, 0) && !l.zoneUsed(row, from.zone, from.id) {

@@ -22,6 +22,7 @@ type replicaPublic struct {
 	takes   atomic.Bool                        // commands may come here; see Host.Takes
 	lowDisk atomic.Pointer[timer.LowDiskError] // why this leader refuses adds; nil: it does not
 	applied atomic.Uint64                      // index of the last applied entry
+	bytes   atomic.Int64                       // of the state, as of the last tick
 	divided atomic.Uint32                      // see table.DividedOf
 }
 
@@ -52,6 +53,9 @@ func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 
 // Applied returns the index of the last entry in this node's copy of the group's state.
 func (h *Host) Applied(id timer.ShardID) uint64 { return h.group(id).public.applied.Load() }
+
+// Bytes returns the memory that this node's copy of a group's state takes.
+func (h *Host) Bytes(id timer.ShardID) int64 { return h.group(id).public.bytes.Load() }
 
 // LogEnd returns the number of frames that this node's log had on disk when the process began, and
 // the number now. Both count the frames of all processes.

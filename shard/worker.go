@@ -270,6 +270,7 @@ func (w *worker) tick() {
 	for i, r := range w.groups {
 		state := r.machine.bytes()
 		memory, largest = memory+state, max(largest, state)
+		r.public.bytes.Store(state)
 		r.noteLowDisks(low)
 		if fault == "" {
 			fault = r.fault()

@@ -2,6 +2,8 @@ package member
 
 import (
 	"context"
+	"maps"
+	"sync/atomic"
 	"time"
 
 	"carillon/ring"
@@ -17,8 +19,10 @@ const (
 // controller plans the placement and keeps the cluster's secrets, on the meta group's leader.
 type controller struct {
 	*local
+	seen    *observer
 	meta    *metaClient
-	missing *rareLog // of founders
+	missing *rareLog                   // of founders
+	moves   atomic.Pointer[ring.Moves] // as of its last turn; nil: it has had none
 }
 
 // run gives the controller its turns: one each controlInterval, and one as soon as a shard has been
@@ -51,7 +55,11 @@ func (c *controller) step(ctx context.Context) {
 	facts := c.liveness.facts(c.clock.Mono(), c.clock.WallMs(), c.id, c.Health.Why(), c.State.Nodes())
 	facts.Wrong = append(facts.Wrong, c.host.Wrong()...)
 	facts.ReplaceAfterMs = c.cfg.ReplaceAfter.Milliseconds()
-	for _, cmd := range ring.Plan(c.State.View(), facts) {
+	facts.Leaders, facts.Bytes = c.seen.Leaders(), c.sizes.all(c.clock.Mono())
+	maps.Copy(facts.Bytes, c.largeShards(c.seen.leads()))
+	commands, moves := ring.Plan(c.State.View(), facts)
+	c.moves.Store(&moves)
+	for _, cmd := range commands {
 		if _, err := c.meta.Propose(ctx, cmd); err != nil {
 			c.log.Debug("a placement step was refused; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)
 			return

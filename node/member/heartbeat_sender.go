@@ -64,6 +64,7 @@ func (h *heartbeatSender) send() {
 		may[n.ID] = ok && ago < suspectAfter && !p.last.Cordoned && n.State == ring.NodeMember
 	}
 	h.mayLead.set(may)
+	h.reportSizes(now, beat.Leads)
 }
 
 // logHealth logs why this node begins to hand its shards over, and when it may lead again.

@@ -28,6 +28,8 @@ type Host interface {
 	NotReady() error
 	Leads(id timer.ShardID) bool
 	Leader(id timer.ShardID) (node uint64, ok bool)
+	// Bytes is the size of this node's copy of a shard, about.
+	Bytes(id timer.ShardID) int64
 	Groups() []shard.GroupStatus
 	// Held is how many leases of a topic this node has.
 	Held(topic timer.TopicID) int
@@ -124,7 +126,7 @@ func newMember(s *Self, state *ring.State) *Member {
 	m.settledMoves = newSettledMoves(l, m.metaClient)
 	m.registration = &registration{local: l, meta: m.metaClient, seen: m.observer, start: m.startCheck, end: m.ending}
 	m.refresher = &memberRefresh{local: l, seen: m.observer}
-	m.controller = &controller{local: l, meta: m.metaClient, missing: newRareLog(l.tasks, noticeInterval)}
+	m.controller = &controller{local: l, seen: m.observer, meta: m.metaClient, missing: newRareLog(l.tasks, noticeInterval)}
 	m.heartbeats = newHeartbeatSender(l, m.observer, m.Limits)
 	return m
 }

@@ -34,6 +34,12 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 		}
 		return true
 	}
+	if len(frame) > 0 && frame[0] == sizesFrame {
+		if bytes, ok := decodeSizes(frame[1:]); ok {
+			s.sizes.record(s.clock.Mono(), from, bytes)
+		}
+		return true
+	}
 	if len(frame) == 0 || frame[0] != heartbeatFrame {
 		return false
 	}

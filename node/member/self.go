@@ -110,6 +110,7 @@ type Self struct {
 	identity      atomic.Pointer[Identity] // as on disk; replaced whole
 	confirmations confirmations            // of this process
 	logEnds       logEnds                  // of others
+	sizes         shardSizes               // of others
 
 	member   atomic.Pointer[Member]
 	waiting  atomic.Pointer[string] // the event for which the node waits before it is a member

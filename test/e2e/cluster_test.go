@@ -51,6 +51,7 @@ type cluster struct {
 	calls   time.Duration // timeout of calls in a load; 0: callTimeout
 	shards  int           // 0: clusterShards
 	rate    int           // adds a second in a load; 0: 200
+	probed  int           // shards that a load probes; 0: all
 
 	key string // file of the cluster's key, written at the first start
 

@@ -15,8 +15,8 @@ const (
 	bulkQueueBytes = 1 << 20
 )
 
-// pace spreads the bytes of all files over time. It lets 10 ms worth of them go ahead,
-// since a timer is no finer.
+// pace spreads the bytes of all files of one direction over time, in the order in which they are
+// asked for: no file starves. It lets 10 ms worth of them go ahead, since a timer is no finer.
 type pace struct {
 	perSecond int
 	mu        sync.Mutex
@@ -117,7 +117,7 @@ func (c *conn) sendChunks(f *fileSender, header []byte, file io.ReaderAt, size i
 	chunk := make([]byte, bulkChunkBytes)
 	for at < size && len(f.end) == 0 { // an early end is a failure
 		part := chunk[:min(size-at, bulkChunkBytes)]
-		if !c.t.pace.wait(c.ctx, len(part)) {
+		if !c.t.sending.wait(c.ctx, len(part)) {
 			return broken()
 		}
 		if n, err := file.ReadAt(part, at); n < len(part) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -243,6 +244,95 @@ func TestFilesAreThrottled(t *testing.T) {
 		b.stop()
 	})
 }
+
+// TestNodesKeepToTheirRates: six nodes send files to one, and one of them to all the others besides.
+// No node sends or receives more than its rate in any window, and no file starves: all advance
+// alike.
+func TestNodesKeepToTheirRates(t *testing.T) {
+	const rate, size, senders = 1 << 20, 4 << 20, 6
+	synctest.Test(t, func(t *testing.T) {
+		m, addresses := newMemory(), newBook()
+		var mu sync.Mutex
+		type piece struct {
+			at    time.Time
+			bytes int
+		}
+		in, out, by := map[uint64][]piece{}, map[uint64][]piece{}, map[uint64]int{}
+		var members []*member
+		for node := uint64(1); node <= senders+1; node++ {
+			members = append(members, start(t, addresses, m.listen(string(rune('a'+node))), helloOf(node), func(c *Config) {
+				c.Dial, c.BulkBytesPerSecond = m.dial, rate
+				c.Handler.(*host).stream = func(from uint64, _ []byte, _ int64) (Sink, error) {
+					return countingSink{func(n int) {
+						mu.Lock()
+						defer mu.Unlock()
+						in[node] = append(in[node], piece{time.Now(), n})
+						out[from] = append(out[from], piece{time.Now(), n})
+						if node == senders+1 {
+							by[from] += n
+						}
+					}}, nil
+				}
+			}))
+		}
+		began := time.Now()
+		var files sync.WaitGroup
+		send := func(from, to uint64) {
+			files.Go(func() {
+				if err := members[from-1].SendFile(context.Background(), to, []byte("f"), bytes.NewReader(make([]byte, size)), size); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for node := uint64(1); node <= senders; node++ {
+			send(node, senders+1)
+			if node > 1 {
+				send(1, node)
+			}
+		}
+		time.Sleep(12 * time.Second)
+		mu.Lock()
+		for node, n := range by { // 12 MiB in all; the first node has five other files to send
+			if n < 3<<19 && node > 1 || n < 1<<19 {
+				t.Errorf("node %d has brought only %d bytes in twelve seconds", node, n)
+			}
+		}
+		mu.Unlock()
+		files.Wait()
+		if took := time.Since(began); took > 27*time.Second {
+			t.Errorf("it took %v, a node has 24 s of bytes to receive and another to send", took)
+		}
+		for name, nodes := range map[string]map[uint64][]piece{"receives": in, "sends": out} {
+			for node, pieces := range nodes {
+				slices.SortFunc(pieces, func(a, b piece) int { return a.at.Compare(b.at) })
+				for _, window := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
+					sum, first := 0, 0
+					for i := range pieces {
+						sum += pieces[i].bytes
+						for ; pieces[i].at.Sub(pieces[first].at) >= window; first++ {
+							sum -= pieces[first].bytes
+						}
+						// What was read ahead: a pipe and a queue for each file.
+						if most := int(rate*(window+paceSlack).Seconds()) + (1+senders)*bulkChunkBytes; sum > most {
+							t.Fatalf("node %d %s %d bytes within %v, at most %d should be", node, name, sum, window, most)
+						}
+					}
+				}
+			}
+		}
+		for _, n := range members {
+			n.stop()
+		}
+	})
+}
+
+// countingSink takes a file and keeps nothing.
+type countingSink struct{ wrote func(int) }
+
+func (countingSink) Have() int64            { return 0 }
+func (s countingSink) Write(b []byte) error { s.wrote(len(b)); return nil }
+func (countingSink) Commit() error          { return nil }
+func (countingSink) Close()                 {}
 
 func TestDamagedFileIsNotWritten(t *testing.T) {
 	s := newShelf()

@@ -34,7 +34,7 @@ type Config struct {
 	MaxConns int // accepted connections: 4096
 	// Bytes that wait per connection, and of calls being answered: 64 MiB; one may be larger.
 	QueueBytes         int
-	BulkBytesPerSecond int // bytes per second of all outgoing files together: 64 MiB
+	BulkBytesPerSecond int // of all outgoing files together, and of all incoming ones: 64 MiB
 
 	DialTimeout      time.Duration // 1s
 	HandshakeTimeout time.Duration // TLS and hello together: 2s

@@ -12,8 +12,9 @@ import (
 // Transport is one node's end of its connections to all others. See the package comment.
 type Transport struct {
 	config Config
-	pace   pace
-	spare  sync.Pool // of *call
+	// How fast files leave this node, and come here.
+	sending, receiving pace
+	spare              sync.Pool // of *call
 
 	ctx    context.Context // of all that runs; ends with Run
 	cancel context.CancelCauseFunc
@@ -44,7 +45,7 @@ func New(config Config) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{
-		config: config, pace: pace{perSecond: config.BulkBytesPerSecond},
+		config: config, sending: pace{perSecond: config.BulkBytesPerSecond}, receiving: pace{perSecond: config.BulkBytesPerSecond},
 		peers: make(map[uint64]*peer), conns: make(map[*conn]struct{}), heard: make(map[place]*conn),
 	}
 	t.tls.Store(config.TLS)

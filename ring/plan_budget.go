@@ -1,0 +1,229 @@
+package ring
+
+import (
+	"cmp"
+	"slices"
+)
+
+// MoveRate is how many bytes a second a node sends for moves of replicas, and how many it receives.
+// The transport keeps to it. The plan begins no more moves than that takes a while to send, so that
+// moves that are more urgent need not wait for long.
+const MoveRate = 64 << 20
+
+// SmallMove is the size of a shard below which its moves cost the same.
+const SmallMove = MoveRate / movesPerSecond
+
+const (
+	// moveWindow is for how many seconds of a node's rate moves may be under way, in each direction.
+	// The controller's next turn comes before they are all done.
+	moveWindow = 2
+	// minMoves is how many may be under way of whatever size: the next one is on its way already when
+	// one ends.
+	minMoves = 2
+	// movesPerSecond is what a small move costs: this part of a second's rate. A move also takes
+	// writes to the logs, and an election.
+	movesPerSecond = 16
+)
+
+// MoveKind is why replicas move.
+type MoveKind int
+
+// The kinds, by urgency: what is less urgent leaves room for what is more so.
+const (
+	balances MoveKind = iota
+	drains
+	repairs
+
+	MoveKinds
+)
+
+// String is the kind's name.
+func (k MoveKind) String() string { return [...]string{"balance", "drain", "repair"}[k] }
+
+// Moves is what moves, and what waits, and for what.
+type Moves struct {
+	UnderWay [MoveKinds]int // replicas, or rows that get rid of one
+	Bytes    int64          // of them, about
+	Waiting  [MoveKinds]int // rows that need a step, or replicas that balance asks for
+	Full     []uint64       // nodes that send or receive as much as they may, for which moves wait
+	Absent   []uint64       // nodes that are down, for whose return or replacement balance waits
+	Joining  bool           // a node has joined just now: balance waits for others
+}
+
+// budget is what moves have each node send and receive: those under way, and those that a plan
+// begins. O(nodes).
+type budget struct {
+	rate  int64
+	nodes map[uint64]*traffic
+}
+
+// traffic is a node's part in moves.
+type traffic struct{ out, in [MoveKinds]load }
+
+type load struct {
+	bytes int64
+	moves int
+}
+
+func newBudget(rate int64) budget {
+	return budget{rate: cmp.Or(rate, MoveRate), nodes: map[uint64]*traffic{}}
+}
+
+func (b *budget) of(node uint64) *traffic {
+	t := b.nodes[node]
+	if t == nil {
+		t = &traffic{}
+		b.nodes[node] = t
+	}
+	return t
+}
+
+// full reports whether a direction has no room for a move of a kind. What is less urgent does not
+// count: a repair shares the link with it.
+func (b *budget) full(loads *[MoveKinds]load, kind MoveKind) bool {
+	var sum load
+	for _, l := range loads[kind:] {
+		sum.bytes += l.bytes
+		sum.moves += l.moves
+	}
+	return sum.moves >= minMoves && sum.bytes >= moveWindow*b.rate
+}
+
+// cost is what a move of a row takes of the rate; without a new replica it is small.
+func (p *planner) cost(row *Assignment, to uint64) int64 {
+	small := p.budget.rate / movesPerSecond
+	if to == 0 {
+		return small
+	}
+	return max(small, p.facts.Bytes[row.Group])
+}
+
+// sender is the node that leads a row's group, or 0.
+func (p *planner) sender(row *Assignment) uint64 {
+	if leader := p.facts.Leaders[row.Group]; leader != 0 {
+		return leader
+	}
+	for _, r := range row.Replicas {
+		if p.alive(r.Node) && !isNew(row, r) {
+			return r.Node
+		}
+	}
+	return 0
+}
+
+// charge counts a move. A destination that is down receives nothing, and is sent nothing.
+func (p *planner) charge(row *Assignment, to uint64, kind MoveKind) {
+	p.moves.UnderWay[kind]++
+	if to != 0 && !p.alive(to) {
+		return
+	}
+	cost := p.cost(row, to)
+	from := p.sender(row)
+	p.budget.of(from).out[kind].add(cost)
+	if to != 0 {
+		p.budget.of(to).in[kind].add(cost)
+		p.moves.Bytes += p.facts.Bytes[row.Group]
+	}
+}
+
+func (l *load) add(bytes int64) {
+	l.bytes += bytes
+	l.moves++
+}
+
+// underWay counts the moves of a row that is not settled. One that takes nothing from a live node is
+// a repair.
+func (p *planner) underWay(row *Assignment) {
+	kind := repairs
+	for _, r := range row.Leaving {
+		switch {
+		case p.going(r.Node):
+			kind = min(kind, drains)
+		case p.alive(r.Node) && !p.isWrong(row.Group, row.Leaving, r.Node):
+			kind = balances
+		}
+	}
+	some := false
+	for _, r := range row.Replicas {
+		if isNew(row, r) {
+			p.charge(row, r.Node, kind)
+			some = true
+		}
+	}
+	if !some && len(row.Leaving) > 0 {
+		p.charge(row, 0, repairs)
+	}
+}
+
+// fits reports whether the nodes have room for a move; to: the destination, or 0. Those that have
+// not are recorded.
+func (p *planner) fits(i int, to uint64, kind MoveKind) bool {
+	row := &p.view.Rows[i+1]
+	from := p.sender(row)
+	fits := true
+	for _, end := range []struct {
+		node  uint64
+		loads *[MoveKinds]load
+	}{{from, &p.budget.of(from).out}, {to, &p.budget.of(to).in}} {
+		if end.node != 0 && p.budget.full(end.loads, kind) {
+			fits = false
+			if !slices.Contains(p.moves.Full, end.node) {
+				p.moves.Full = append(p.moves.Full, end.node)
+			}
+		}
+	}
+	return fits
+}
+
+// begin proposes the layout's row of a shard.
+func (p *planner) begin(i int, to uint64, kind MoveKind) {
+	p.charge(&p.view.Rows[i+1], to, kind)
+	p.place(i, false)
+}
+
+// replace has another node take the place of from in a row, or of none if from is 0; false: there is
+// none. It waits where there is no room for it.
+func (p *planner) replace(i int, from uint64, kind MoveKind) bool {
+	to := p.layout.pick(i, from)
+	switch {
+	case to == 0:
+		return false
+	case !p.fits(i, to, kind):
+		p.moves.Waiting[kind]++
+		return true
+	case from == 0:
+		p.layout.add(i, to)
+	default:
+		p.layout.swap(change{i, from, to})
+	}
+	p.begin(i, to, kind)
+	return true
+}
+
+// drop has a row do without a node's replica.
+func (p *planner) drop(i int, from uint64, kind MoveKind) {
+	if !p.fits(i, 0, kind) {
+		p.moves.Waiting[kind]++
+		return
+	}
+	p.layout.drop(i, from)
+	p.begin(i, 0, kind)
+}
+
+// summary completes what the plan has counted.
+func (p *planner) summary() Moves {
+	m := &p.moves
+	slices.Sort(m.Full)
+	for i := range p.layout.loads {
+		if l := &p.layout.loads[i]; l.closed {
+			m.Absent = append(m.Absent, l.id)
+		}
+	}
+	if len(m.Absent) > 0 || m.Joining {
+		m.Waiting[balances] = p.layout.uneven()
+	}
+	if m.Waiting == [MoveKinds]int{} {
+		m.Full = nil
+	}
+	return *m
+}
