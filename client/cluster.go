@@ -20,6 +20,8 @@ type Cluster struct {
 	ShardsTotal int         `json:"shards_total"`
 	Resharding  *Resharding `json:"resharding"` // nil: their number does not grow just now
 
+	Moves *Moves `json:"moves"` // nil: nothing moves or waits, or it is not known
+
 	// FeatureLevel is the level that the cluster uses: nothing of a later one. 0 before the
 	// founding.
 	FeatureLevel int `json:"feature_level"`
@@ -44,6 +46,19 @@ type Resharding struct {
 	// WaitsFor is why it does not go on at once: "majority" of the shard's replicas is lost, or the
 	// shard's replicas "move". Empty: nothing unusual.
 	WaitsFor string `json:"waits_for"`
+}
+
+// Moves are the replicas that move between nodes, and those that wait to, as of the last second.
+type Moves struct {
+	UnderWay int   `json:"under_way"` // on their way, or given up
+	Bytes    int64 `json:"bytes"`     // of those, about; small shards count for nothing
+	Waiting  int   `json:"waiting"`   // about
+	Repairs  int   `json:"repairs"`   // of both, those that bring shards back to their number of replicas
+	// Nodes for which some wait: each sends or receives as much as it may.
+	AtLimit []string `json:"at_limit"`
+	// Nodes that are down: until they are back or replaced, replicas do not move for balance. With
+	// neither, a node has just joined, and others may follow.
+	Absent []string `json:"absent"`
 }
 
 // ShardsNeed is what a growth of the number of shards needs, about.

@@ -22,7 +22,7 @@ func (e *engine) View() backend.ClusterView {
 		return v
 	}
 	v.ClusterID, _, v.Replicas = c.member.State.Cluster()
-	v.ShardsNow, v.Resharding = c.member.State.Shards().Now, c.growth()
+	v.ShardsNow, v.Resharding, v.Moves = c.member.State.Shards().Now, c.growth(), c.moves(e.p.running)
 	upgrade := c.member.State.Upgrade()
 	v.Level = uint32(upgrade.Level)
 	if upgrade.Next > upgrade.Level {

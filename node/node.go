@@ -325,6 +325,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	p.tracer = tracing.New(n.cfg.tracing(), n.cfg.Logger)
 	n.showParts(p, m, aside)
 	p.showResharding(m)
+	p.showMoves(m)
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },

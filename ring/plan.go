@@ -93,6 +93,7 @@ type planner struct {
 	nodes    map[uint64]*Node
 	layout   *layout
 	budget   budget
+	refused  bool // a move found no room
 	moves    Moves
 	commands []Command
 }

@@ -30,9 +30,9 @@ type MoveKind int
 
 // The kinds, by urgency: what is less urgent leaves room for what is more so.
 const (
-	balances MoveKind = iota
-	drains
-	repairs
+	Balances MoveKind = iota // nodes get even shares, rows more zones
+	Drains                   // away from nodes that are to go
+	Repairs                  // rows have their replicas again, on live nodes, and no more
 
 	MoveKinds
 )
@@ -134,13 +134,13 @@ func (l *load) add(bytes int64) {
 // underWay counts the moves of a row that is not settled. One that takes nothing from a live node is
 // a repair.
 func (p *planner) underWay(row *Assignment) {
-	kind := repairs
+	kind := Repairs
 	for _, r := range row.Leaving {
 		switch {
 		case p.going(r.Node):
-			kind = min(kind, drains)
+			kind = min(kind, Drains)
 		case p.alive(r.Node) && !p.isWrong(row.Group, row.Leaving, r.Node):
-			kind = balances
+			kind = Balances
 		}
 	}
 	some := false
@@ -151,7 +151,7 @@ func (p *planner) underWay(row *Assignment) {
 		}
 	}
 	if !some && len(row.Leaving) > 0 {
-		p.charge(row, 0, repairs)
+		p.charge(row, 0, Repairs)
 	}
 }
 
@@ -166,7 +166,7 @@ func (p *planner) fits(i int, to uint64, kind MoveKind) bool {
 		loads *[MoveKinds]load
 	}{{from, &p.budget.of(from).out}, {to, &p.budget.of(to).in}} {
 		if end.node != 0 && p.budget.full(end.loads, kind) {
-			fits = false
+			fits, p.refused = false, true
 			if !slices.Contains(p.moves.Full, end.node) {
 				p.moves.Full = append(p.moves.Full, end.node)
 			}
@@ -220,7 +220,7 @@ func (p *planner) summary() Moves {
 		}
 	}
 	if len(m.Absent) > 0 || m.Joining {
-		m.Waiting[balances] = p.layout.uneven()
+		m.Waiting[Balances] = p.layout.uneven()
 	}
 	if m.Waiting == [MoveKinds]int{} {
 		m.Full = nil

@@ -161,6 +161,34 @@ func TestManyNodesJoin(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsIsNamed: the plan counts what waits, and names the nodes for which it waits. At rest
+// it has nothing to name.
+func TestWhatWaitsIsNamed(t *testing.T) {
+	m := newMovingCluster(t, 64, 3, func(int) int64 { return 0 })
+	m.rate = movesPerSecond // of moves of a byte: 32 at once
+	look := func() Moves {
+		_, moves := Plan(m.s.View(), m.facts())
+		return moves
+	}
+	if moves := look(); moves.Waiting[Balances] > 0 || len(moves.Full)+len(moves.Absent) > 0 || moves.Joining {
+		t.Errorf("at rest: %+v", moves)
+	}
+	m.join(4, "")
+	if moves := look(); !moves.Joining || moves.Waiting[Balances] < 40 || len(moves.Full)+len(moves.Absent) > 0 {
+		t.Errorf("a node has just joined: %+v", moves)
+	}
+	for range 4 {
+		m.nowMs += 1000
+	}
+	if moves := look(); moves.Joining || moves.UnderWay[Balances] != 32 || moves.Waiting[Balances] < 8 || !slices.Equal(moves.Full, []uint64{4}) {
+		t.Errorf("it is filled: %+v", moves)
+	}
+	m.down[2] = m.nowMs
+	if moves := look(); moves.UnderWay[Balances] > 0 || moves.Waiting[Balances] < 40 || !slices.Equal(moves.Absent, []uint64{2}) || len(moves.Full) > 0 {
+		t.Errorf("a node is down: %+v", moves)
+	}
+}
+
 // TestRepairsComeFirst: nodes join and are filled with large shards when two others are lost. The
 // next plan begins to replace replicas of both, those of the shards first that have lost two, as if
 // nothing else moved; and while repairs wait for a node, nothing else begins there.
@@ -178,7 +206,7 @@ func TestRepairsComeFirst(t *testing.T) {
 		m.turn()
 	}
 	_, before := Plan(m.s.View(), m.facts())
-	if before.UnderWay[balances] < 8 || before.Waiting[balances] == 0 || len(before.Full) == 0 || before.UnderWay[repairs] > 0 {
+	if before.UnderWay[Balances] < 8 || before.Waiting[Balances] == 0 || len(before.Full) == 0 || before.UnderWay[Repairs] > 0 {
 		t.Fatalf("before: %+v", before)
 	}
 	m.down[2], m.down[7] = m.nowMs-defaultReplaceAfterMs, m.nowMs-defaultReplaceAfterMs
@@ -206,7 +234,7 @@ func TestRepairsComeFirst(t *testing.T) {
 		last = n
 		count[n]++
 	}
-	if after.Waiting[repairs] == 0 || count[3] < 5 {
+	if after.Waiting[Repairs] == 0 || count[3] < 5 {
 		t.Errorf("%v repairs by live replicas; %+v", count, after)
 	}
 	turns := m.turns

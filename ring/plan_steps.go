@@ -69,7 +69,7 @@ func (p *planner) shrink() {
 			continue
 		}
 		if from := p.surplus(nodes); from != 0 {
-			p.drop(i, from, repairs)
+			p.drop(i, from, Repairs)
 		}
 	}
 }
@@ -112,9 +112,9 @@ func (p *planner) repair() {
 		from, may := p.broken(i)
 		switch {
 		case from == 0 && len(p.layout.rows[i].nodes) >= p.layout.want:
-		case p.replace(i, from, repairs):
+		case p.replace(i, from, Repairs):
 		case may:
-			p.drop(i, from, repairs)
+			p.drop(i, from, Repairs)
 		}
 	}
 }
@@ -155,11 +155,11 @@ func (p *planner) drain() {
 	for _, i := range p.movable(p.live) {
 		nodes := p.layout.rows[i].nodes
 		at := slices.IndexFunc(nodes, p.going)
-		if at < 0 || p.replace(i, nodes[at], drains) {
+		if at < 0 || p.replace(i, nodes[at], Drains) {
 			continue
 		}
 		if from := nodes[at]; !p.spare(nodes) && p.survives(nodes, from) {
-			p.drop(i, from, drains)
+			p.drop(i, from, Drains)
 		}
 	}
 }
@@ -195,14 +195,17 @@ func (p *planner) stable() bool {
 
 // balance brings rows into more zones, then evens out how many replicas nodes have.
 func (p *planner) balance() {
-	p.layout.room = func(i int, to uint64) bool { return p.fits(i, to, balances) }
+	p.refused = false
+	p.layout.room = func(i int, to uint64) bool { return p.fits(i, to, Balances) }
 	for _, next := range []func() (change, bool){p.layout.spread, p.layout.level} {
 		for c, ok := next(); ok; c, ok = next() {
 			p.layout.swap(c)
-			p.begin(c.row, c.to, balances)
+			p.begin(c.row, c.to, Balances)
 		}
 	}
-	p.moves.Waiting[balances] = p.layout.uneven()
+	if p.refused {
+		p.moves.Waiting[Balances] = p.layout.uneven()
+	}
 }
 
 // order evens out the preferred leaders, once nothing moves.

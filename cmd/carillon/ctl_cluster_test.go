@@ -119,6 +119,21 @@ func TestCtlCluster(t *testing.T) {
 			out: []string{"their number grows from 4 to 8: 1 of 4 new shards\n"},
 		},
 		{
+			name: "cluster in motion", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},
+			replies: ok(`{"cluster_id":"c","moves":{"under_way":96,"bytes":183000000,"waiting":393,"repairs":12,"at_limit":["n1","n4"]},"nodes":[],"shards":[]}`),
+			out:     []string{"moves: 96 under way, 183 MB, 393 wait: n1, n4 at the limit of what a node sends or receives; 12 of them repair shards\n"},
+		},
+		{
+			name: "cluster that waits for a node", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},
+			replies: ok(`{"cluster_id":"c","moves":{"under_way":0,"bytes":0,"waiting":7,"repairs":0,"absent":["n2"]},"nodes":[],"shards":[]}`),
+			out:     []string{"moves: 0 under way, 7 wait: for n2 to be back or replaced\n"},
+		},
+		{
+			name: "cluster that a node has joined", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},
+			replies: ok(`{"cluster_id":"c","moves":{"under_way":0,"bytes":0,"waiting":7,"repairs":0},"nodes":[],"shards":[]}`),
+			out:     []string{"moves: 0 under way, 7 wait: a node has just joined, and others may follow\n"},
+		},
+		{
 			name: "upgrade", args: []string{"upgrade"}, asked: []string{"GET /v1/cluster"}, replies: ok(`{"feature_level":2,"upgrade":{"feature_level":3,"lacking":["n2"]},` +
 				`"nodes":[{"name":"n1","state":"alive","version":"v2","feature_level":3},{"name":"n2","state":"down","version":"v1","feature_level":2}],"shards":[]}`),
 			out: []string{

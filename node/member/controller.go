@@ -48,6 +48,7 @@ func (c *controller) run(ctx context.Context) {
 // step is the controller's turn: only the meta group's leader has one.
 func (c *controller) step(ctx context.Context) {
 	if !c.host.Leads(shard.Meta) {
+		c.moves.Store(nil)
 		return
 	}
 	c.reseal(ctx)

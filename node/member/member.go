@@ -97,6 +97,7 @@ type Member struct {
 	controller   *controller
 	heartbeats   *heartbeatSender
 	ending       *ending
+	shown        shownMoves
 
 	onMembers func()      // called when members or their addresses have changed
 	changed   task.Signal // rows, nodes or their addresses have changed

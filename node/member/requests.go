@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"carillon/ring"
@@ -18,6 +19,7 @@ const (
 	methodKnown   uint8 = 23 // the knowledge of the node that asks
 	methodRefuses uint8 = 24 // whether a process refuses connections
 	methodReplace uint8 = 25 // whether a node whose directory is damaged may be replaced
+	methodMoves   uint8 = 26 // what moves and what waits, of the meta group's leader; JSON
 )
 
 // Frame takes a control frame that is about nodes; false: it is another, for the shards.
@@ -88,6 +90,9 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 		return answer, true, err
 	case methodRefuses:
 		answer, err = m.answerRefuses(ctx, body)
+		return answer, true, err
+	case methodMoves:
+		answer, err = json.Marshal(m.Planned())
 		return answer, true, err
 	}
 	return nil, false, nil

@@ -28,6 +28,7 @@ func TestClusterManyNodesJoin(t *testing.T) {
 	load := loadOn(t, c, newReceiver(t, slowNowAndThen()), seeded(t))
 	watch := c.watchMoves(t, load.probes)
 	wait(2 * time.Second)
+	looked := 0
 	begin := time.Now()
 	c.mu.Lock()
 	c.members = append(c.members, members[manyFrom:]...)
@@ -37,8 +38,15 @@ func TestClusterManyNodesJoin(t *testing.T) {
 	}
 	const least = 3 * manyShards * (manyTo - manyFrom) / manyTo // the shares of the new nodes
 	var joined time.Time
+	shown := map[string]bool{} // members that have shown what waits and for which nodes
 	poll(t, 4*manyLimit, "the new nodes have their shares", func() bool {
-		v, ok := c.anyView()
+		m := members[looked%manyFrom]
+		looked++
+		v, err := m.view()
+		ok := err == nil
+		if ok && v.Moves != nil && v.Moves.UnderWay > 0 && v.Moves.Waiting > 0 && len(v.Moves.AtLimit) > 0 {
+			shown[m.name] = true
+		}
 		if ok && joined.IsZero() && len(v.Nodes) == manyTo {
 			joined = time.Now()
 		}
@@ -56,7 +64,12 @@ func TestClusterManyNodesJoin(t *testing.T) {
 	if 10*moved > 12*least {
 		t.Errorf("%d replicas moved, the new nodes' shares are %d", moved, least)
 	}
-	c.awaitSettled(t, members, 3)
+	if len(shown) < manyFrom {
+		t.Errorf("only %v have shown what waits, and for which nodes", shown)
+	}
+	if v := c.awaitSettled(t, members, 3); v.Moves != nil {
+		t.Errorf("at rest: %+v", *v.Moves)
+	}
 	watch.finish(t, movePause)
 	load.finish(t, &verdict{}) // nothing crashes, so every duplicate is an error
 	c.checkSame(t, "kept", before)

@@ -22,6 +22,11 @@ type view struct {
 		Unfit    string `json:"unfit"`
 	} `json:"nodes"`
 	Shards []shardView `json:"shards"`
+	Moves  *struct {
+		UnderWay int      `json:"under_way"`
+		Waiting  int      `json:"waiting"`
+		AtLimit  []string `json:"at_limit"`
+	} `json:"moves"`
 
 	want int // shards; 0: clusterShards
 }

@@ -2016,6 +2016,21 @@ export interface components {
              */
             waits_for?: "majority" | "move";
         };
+        /** @description Replicas that move between nodes, and those that wait to, as of the last second. Left out where there are none, or where it is not known. */
+        Moves: {
+            /** @description On their way, or given up. */
+            under_way: number;
+            /** @description Of those, about; small shards count for nothing. */
+            bytes: number;
+            /** @description About. */
+            waiting: number;
+            /** @description Of both, those that bring shards back to their number of replicas. They come first. */
+            repairs: number;
+            /** @description Nodes for which some wait: each sends or receives as much as it may. */
+            at_limit?: string[];
+            /** @description Nodes that are down: until they are back or replaced, replicas do not move for balance. With neither, a node has just joined, and others may follow. */
+            absent?: string[];
+        };
         Clock: {
             /** Format: date-time */
             now: string;
@@ -2074,6 +2089,7 @@ export interface components {
             /** @description How many shards there are, those included that are yet to be divided from others. Left out before the founding. */
             shards_total?: number;
             resharding?: components["schemas"]["Resharding"];
+            moves?: components["schemas"]["Moves"];
             /** @description What the cluster uses: nothing of a later level. Left out before the founding. */
             feature_level?: number;
             upgrade?: components["schemas"]["Upgrade"];

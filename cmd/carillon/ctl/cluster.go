@@ -34,6 +34,9 @@ func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 			progress, _ := (&shardsCmd{Number: r.To}).progress(answer)
 			fmt.Fprintf(term.Out, "their number grows from %d to %d: %s\n", r.From, r.To, printable(progress))
 		}
+		if m := answer.Moves; m != nil {
+			fmt.Fprintf(term.Out, "moves: %s\n", movesText(m))
+		}
 		rows := answer.Shards
 		if !c.Shards {
 			rows = slices.DeleteFunc(rows, func(s client.Shard) bool { return s.State == client.ShardOK })
@@ -114,6 +117,28 @@ func clockOffset(n *client.Node) string {
 		return "-"
 	}
 	return fmt.Sprintf("%+d ms", *n.ClockOffsetMs)
+}
+
+// movesText is what moves, and what waits and why.
+func movesText(m *client.Moves) string {
+	text := fmt.Sprintf("%d under way", m.UnderWay)
+	if m.Bytes > 0 {
+		text += fmt.Sprintf(", %d MB", m.Bytes/1e6)
+	}
+	if m.Waiting > 0 {
+		why := "a node has just joined, and others may follow"
+		switch {
+		case len(m.AtLimit) > 0:
+			why = printable(strings.Join(m.AtLimit, ", ")) + " at the limit of what a node sends or receives"
+		case len(m.Absent) > 0:
+			why = "for " + printable(strings.Join(m.Absent, ", ")) + " to be back or replaced"
+		}
+		text += fmt.Sprintf(", %d wait: %s", m.Waiting, why)
+	}
+	if m.Repairs > 0 {
+		text += fmt.Sprintf("; %d of them repair shards", m.Repairs)
+	}
+	return text
 }
 
 // summary counts shards by state, as "16: 15 ok, 1 moving".

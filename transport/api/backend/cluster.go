@@ -68,7 +68,8 @@ type ClusterView struct {
 	Replicas   int
 	ShardsNow  int // how many there are, those included that are yet to be divided from others; 0 before the founding
 	Resharding *ReshardingView
-	Level      uint32 // the feature level that the nodes have agreed on; 0 before the founding
+	Moves      *MovesView // nil: nothing moves or waits, or it is not known
+	Level      uint32     // the feature level that the nodes have agreed on; 0 before the founding
 	Upgrade    *UpgradeView
 	TestClock  bool // the node runs by one: it has no others
 	Nodes      []NodeView
@@ -92,6 +93,17 @@ const (
 	WaitsForMajority ReshardingWait = "majority" // the shard has lost most of its replicas
 	WaitsForMove     ReshardingWait = "move"     // the shard's replicas are being changed
 )
+
+// MovesView is what moves between nodes, and what waits to. As of the last second.
+type MovesView struct {
+	UnderWay int   // replicas that are on their way, or given up
+	Bytes    int64 // of them, about; small shards count for nothing
+	Waiting  int   // replicas, about
+	Repairs  int   // of both, those that bring shards back to their number of replicas
+	// Why the others wait: nodes send or receive as much as they may, or balance waits for nodes that
+	// are down. None of both: a node has just joined, and others may follow.
+	AtLimit, Absent []string // names
+}
 
 // GrowthNeeds is what a growth of the number of shards needs, about.
 type GrowthNeeds struct {

@@ -186,6 +186,21 @@ func members(o *web.Object, v *backend.ClusterView) {
 		growth.OptText("waits_for", string(r.WaitsFor))
 		o.B = growth.End()
 	}
+	if m := v.Moves; m != nil {
+		o.Name("moves")
+		moves := web.Object{B: o.B}
+		moves.Integer("under_way", int64(m.UnderWay))
+		moves.Integer("bytes", m.Bytes)
+		moves.Integer("waiting", int64(m.Waiting))
+		moves.Integer("repairs", int64(m.Repairs))
+		if len(m.AtLimit) > 0 {
+			moves.Texts("at_limit", m.AtLimit)
+		}
+		if len(m.Absent) > 0 {
+			moves.Texts("absent", m.Absent)
+		}
+		o.B = moves.End()
+	}
 	if v.TestClock {
 		o.Boolean("test_clock", true)
 	}

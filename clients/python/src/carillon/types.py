@@ -1096,6 +1096,24 @@ Resharding = TypedDict(
 )
 
 
+class _Moves(TypedDict):
+    under_way: int
+    """On their way, or given up."""
+    bytes: int
+    """Of those, about; small shards count for nothing."""
+    waiting: int
+    """About."""
+    repairs: int
+    """Of both, those that bring shards back to their number of replicas. They come first."""
+
+
+class Moves(_Moves, total=False):
+    at_limit: List[str]
+    """Nodes for which some wait: each sends or receives as much as it may."""
+    absent: List[str]
+    """Nodes that are down: until they are back or replaced, replicas do not move for balance. With neither, a node has just joined, and others may follow."""
+
+
 class Clock(TypedDict):
     now: str
     now_ms: int
@@ -1152,6 +1170,7 @@ class Cluster(_Cluster, total=False):
     shards_total: int
     """How many shards there are, those included that are yet to be divided from others. Left out before the founding."""
     resharding: Resharding
+    moves: Moves
     feature_level: int
     """What the cluster uses: nothing of a later level. Left out before the founding."""
     upgrade: Upgrade

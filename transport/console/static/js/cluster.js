@@ -48,6 +48,13 @@ function Growth({ growth: r }) {
     ${r.waits_for ? html` It waits for shard ${r.shard}: ${growthWaits[r.waits_for] || r.waits_for}.` : ""}</p>`;
 }
 
+// What moves between nodes, and what waits and why.
+function Moves({ moves: m }) {
+  const why = m.at_limit ? `${m.at_limit.join(", ")} send or receive as much as a node may` : m.absent ? `for ${m.absent.join(", ")} to be back or replaced` : "a node has just joined, and others may follow";
+  return html`<p class="notice" role="status">${num(m.under_way)} replicas are on their way between nodes${m.bytes ? ` (${size(m.bytes)})` : ""}.
+    ${m.waiting ? html` ${num(m.waiting)} wait: ${why}.` : ""}${m.repairs ? html` ${num(m.repairs)} of them bring shards back to their number of replicas.` : ""}</p>`;
+}
+
 function MoreShards({ total, again }) {
   const wish = (form) => ({ shards: Number(form.get("shards")) });
   const preview = async (form) => {
@@ -86,6 +93,7 @@ export function Cluster() {
   return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Badge} kind=${v.healthy ? "ok" : "bad"}>${v.healthy ? "healthy" : "unhealthy"}<//></div>
     <${Failed} error=${cluster.error || stats.error} again=${cluster.again} />
     ${v.resharding && html`<${Growth} growth=${v.resharding} />`}
+    ${v.moves && html`<${Moves} moves=${v.moves} />`}
     ${v.upgrade && html`<${Upgrade} upgrade=${v.upgrade} level=${v.feature_level} />`}
     <${Card} title="Nodes" side=${html`<span class="muted small">${v.replicas ? `${v.replicas} replicas wanted · ` : ""}feature level ${v.feature_level ?? "–"} · id <span class="mono">${v.cluster_id || "none yet"}</span></span>`}>
       ${nodes.length ? html`<${NodeTable} cluster=${v} stats=${stats.data} actions=${(n) => html`<${NodeActions} node=${n} alone=${nodes.length < 2} again=${cluster.again} />`} />` : html`<${Empty}>This node has not joined a cluster yet.<//>`}<//>
