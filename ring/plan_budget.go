@@ -22,7 +22,7 @@ const (
 	minMoves = 2
 	// movesPerSecond is what a small move costs: this part of a second's rate. A move also takes
 	// writes to the logs, and an election.
-	movesPerSecond = 16
+	movesPerSecond = 8
 )
 
 // MoveKind is why replicas move.

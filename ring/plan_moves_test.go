@@ -165,7 +165,7 @@ func TestManyNodesJoin(t *testing.T) {
 // it has nothing to name.
 func TestWhatWaitsIsNamed(t *testing.T) {
 	m := newMovingCluster(t, 64, 3, func(int) int64 { return 0 })
-	m.rate = movesPerSecond // of moves of a byte: 32 at once
+	m.rate = movesPerSecond // of moves of a byte: 16 at once
 	look := func() Moves {
 		_, moves := Plan(m.s.View(), m.facts())
 		return moves
@@ -180,7 +180,7 @@ func TestWhatWaitsIsNamed(t *testing.T) {
 	for range 4 {
 		m.nowMs += 1000
 	}
-	if moves := look(); moves.Joining || moves.UnderWay[Balances] != 32 || moves.Waiting[Balances] < 8 || !slices.Equal(moves.Full, []uint64{4}) {
+	if moves := look(); moves.Joining || moves.UnderWay[Balances] != 16 || moves.Waiting[Balances] < 24 || !slices.Equal(moves.Full, []uint64{4}) {
 		t.Errorf("it is filled: %+v", moves)
 	}
 	m.down[2] = m.nowMs

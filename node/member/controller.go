@@ -2,12 +2,15 @@ package member
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 const (
@@ -60,13 +63,14 @@ func (c *controller) step(ctx context.Context) {
 	maps.Copy(facts.Bytes, c.largeShards(c.seen.leads()))
 	commands, moves := ring.Plan(c.State.View(), facts)
 	c.moves.Store(&moves)
-	for _, cmd := range commands {
-		if _, err := c.meta.Propose(ctx, cmd); err != nil {
+	c.meta.proposeAll(ctx, commands, func(cmd *ring.Command, err error) (more bool) {
+		if err != nil {
 			c.log.Debug("a placement step was refused; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)
-			return
+			return false
 		}
 		c.log.Info("the placement changes", "step", string(cmd.Verb), "shard", uint32(cmd.Group), "to", c.names(cmd.To))
-	}
+		return true
+	})
 }
 
 func (c *controller) names(list []ring.Replica) (names []string) {
@@ -155,4 +159,60 @@ func (c *controller) makeSecret(ctx context.Context) {
 	if _, err := c.meta.Propose(ctx, ring.SecretCommand(receipts, c.cfg.Keys())); err != nil {
 		c.log.Warn("the cluster's secret was not stored yet; retrying", "error", err)
 	}
+}
+
+const (
+	movesTimeout = 250 * time.Millisecond
+	movesEach    = 500 * time.Millisecond // one question in this time, whoever wants to know
+	movesLast    = 3 * time.Second        // for how long an answer counts where the next one does not come
+)
+
+// shownMoves are the moves of replicas as operators see them. Only the meta group's leader knows
+// them; others ask it.
+type shownMoves struct {
+	mu      sync.Mutex
+	askedAt time.Duration // 0: never
+	knownAt time.Duration
+	last    ring.Moves
+}
+
+// Moves is what moves between nodes and what waits, as of the controller's last turn; all zero where
+// nothing does, or the meta group's leader does not answer.
+func (m *Member) Moves(ctx context.Context) ring.Moves {
+	if m.host.Leads(shard.Meta) {
+		return m.Planned()
+	}
+	s := &m.shown
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := m.tasks.Now(); s.askedAt == 0 || now-s.askedAt >= movesEach {
+		moves, err := m.askMoves(ctx)
+		s.askedAt = m.tasks.Now()
+		if err == nil || s.askedAt-s.knownAt >= movesLast {
+			s.last, s.knownAt = moves, s.askedAt
+		}
+	}
+	return s.last
+}
+
+func (m *Member) askMoves(ctx context.Context) (moves ring.Moves, err error) {
+	leader, known := m.host.Leader(shard.Meta)
+	if !known || !m.isUp(leader) {
+		return ring.Moves{}, timer.ErrNoLeader
+	}
+	ctx, cancel := m.tasks.WithTimeout(ctx, movesTimeout)
+	defer cancel()
+	answer, err := m.peers.Call(ctx, leader, methodMoves, nil)
+	if err == nil {
+		err = json.Unmarshal(answer, &moves)
+	}
+	return moves, err
+}
+
+// Planned is Moves on the meta group's leader; all zero elsewhere.
+func (m *Member) Planned() ring.Moves {
+	if moves := m.controller.moves.Load(); moves != nil {
+		return *moves
+	}
+	return ring.Moves{}
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
@@ -120,6 +122,28 @@ func (m *metaClient) Propose(ctx context.Context, cmd ring.Command) (ring.Reply,
 		}
 		pause = min(2*pause, maxRetryPause)
 	}
+}
+
+// proposers is how many of many commands are on their way at once: so they share fsyncs.
+const proposers = 16
+
+// proposeAll has the meta group decide commands that do not depend on each other, about in order,
+// until done returns false.
+func (m *metaClient) proposeAll(ctx context.Context, commands []ring.Command, done func(*ring.Command, error) (more bool)) {
+	var next atomic.Int64
+	var stop atomic.Bool
+	all := task.NewGroup(m.tasks)
+	for range min(proposers, len(commands)) {
+		all.Go(func() {
+			for at := next.Add(1); at <= int64(len(commands)) && !stop.Load(); at = next.Add(1) {
+				cmd := &commands[at-1]
+				if _, err := m.Propose(ctx, *cmd); !done(cmd, err) {
+					stop.Store(true)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func (m *metaClient) proposeOnce(ctx context.Context, data []byte, hint uint64, turn int) (ring.Reply, error) {

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"carillon/node/task"
@@ -45,15 +46,19 @@ func (s *settledMoves) reportSettled(ctx context.Context) {
 				s.mu.Unlock()
 				break
 			}
-			cmd := s.list[0]
-			s.list = s.list[1:]
+			list := s.list
+			s.list = nil
 			s.mu.Unlock()
-			if row, ok := s.State.Row(cmd.Group); ok && (row.Settled || row.Epoch != cmd.Epoch) {
-				continue
-			}
-			if _, err := s.meta.Propose(ctx, cmd); err != nil {
-				s.log.Debug("a finished move could not be reported; the host reports it again", "shard", uint32(cmd.Group), "error", err)
-			}
+			list = slices.DeleteFunc(list, func(cmd ring.Command) bool {
+				row, ok := s.State.Row(cmd.Group)
+				return ok && (row.Settled || row.Epoch != cmd.Epoch)
+			})
+			s.meta.proposeAll(ctx, list, func(cmd *ring.Command, err error) bool {
+				if err != nil {
+					s.log.Debug("a finished move could not be reported; the host reports it again", "shard", uint32(cmd.Group), "error", err)
+				}
+				return true
+			})
 		}
 	}
 }
