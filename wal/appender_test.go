@@ -231,7 +231,7 @@ func TestSegmentIsNotKept(t *testing.T) {
 	if err != nil || a.close() != nil {
 		t.Fatal(err)
 	}
-	if more := after.TotalAlloc - before.TotalAlloc; more > uint64(written)/8 {
+	if more := after.TotalAlloc - before.TotalAlloc; more > uint64(written)/2 { // the race detector empties pools
 		t.Errorf("%d bytes are allocated to write %d", more, written)
 	}
 }
