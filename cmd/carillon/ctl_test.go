@@ -104,6 +104,12 @@ func TestCtl(t *testing.T) {
 				`"until":"2030-01-01T00:00:00Z","count":7,"catch_up":"all","overlap":true}}`},
 		},
 		{
+			name: "a number that is 0 is sent", replies: []reply{{status: 400, body: `{"code":"bad_request","detail":"collect_max: must be 1 to 10000"}`}},
+			args:  []string{"add", "t", "--delay", "1s", "--merge", "collect", "--payload", "1", "--collect-max", "0"},
+			asked: []string{`POST /v1/topics/t/timers {"merge":"collect","collect_max":0,"delay":"1s","payload":1}`},
+			err:   []string{"collect_max: must be 1 to 10000"}, code: exitFailure,
+		},
+		{
 			name: "add with outcomes", replies: []reply{{status: 201, body: oneTimer}},
 			args:  []string{"add", "t", "--delay", "1s", "--on-dead", "failed", "--on-done", "-"},
 			asked: []string{`POST /v1/topics/t/timers {"delay":"1s","on_done":null,"on_dead":{"topic":"failed"}}`},

@@ -133,7 +133,7 @@ type addCmd struct {
 	Key        string `placeholder:"KEY" help:"Its key; the id becomes {KEY}ID."`
 	Merge      string `placeholder:"RULE" help:"When the id is in use: keep, replace, debounce or collect; else the topic's."`
 	MaxWait    string `placeholder:"5m" help:"Of debounce, collect: not later than this."`
-	CollectMax int    `placeholder:"N" help:"Of collect: so many payloads are a full array."`
+	CollectMax *int   `placeholder:"N" help:"Of collect: so many payloads are a full array."`
 	Part       string `placeholder:"NAME" help:"Of collect: a name, to repeat the add by."`
 	IfLate     string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
 	DryRun     bool   `help:"Add nothing; print when it would be due."`
@@ -170,7 +170,9 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o.text("key", a.Key)
 	o.text("merge", a.Merge)
 	o.text("max_wait", a.MaxWait)
-	o.number("collect_max", int64(a.CollectMax))
+	if a.CollectMax != nil {
+		o.set("collect_max", *a.CollectMax)
+	}
 	o.text("part", a.Part)
 	o.text("if_late", a.IfLate)
 	if err := a.write(o, term); err != nil {
