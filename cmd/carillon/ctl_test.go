@@ -110,6 +110,12 @@ func TestCtl(t *testing.T) {
 			err:   []string{"collect_max: must be 1 to 10000"}, code: exitFailure,
 		},
 		{
+			name: "so is one of a series", replies: []reply{{status: 400, body: `{"code":"bad_request","detail":"repeat.count: must be 1 or more"}`}},
+			args:  []string{"add", "t", "--every", "1h", "--count", "0"},
+			asked: []string{`POST /v1/topics/t/timers {"delay":"1h","repeat":{"every":"1h","count":0}}`},
+			err:   []string{"repeat.count: must be 1 or more"}, code: exitFailure,
+		},
+		{
 			name: "add with outcomes", replies: []reply{{status: 201, body: oneTimer}},
 			args:  []string{"add", "t", "--delay", "1s", "--on-dead", "failed", "--on-done", "-"},
 			asked: []string{`POST /v1/topics/t/timers {"delay":"1s","on_done":null,"on_dead":{"topic":"failed"}}`},

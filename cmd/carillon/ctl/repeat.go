@@ -10,7 +10,7 @@ type repeatFields struct {
 	Zone    string `placeholder:"Europe/Berlin" help:"Whose clocks, with --cron or --at-local."`
 	Every   string `xor:"repeat" placeholder:"1h" help:"Repeat each 1h, from the time or 1h from now."`
 	Until   string `placeholder:"TIME" help:"Of a series: no occurrence is due later."`
-	Count   int    `placeholder:"N" help:"Of a series: so many occurrences in all."`
+	Count   *int   `placeholder:"N" help:"Of a series: so many occurrences in all."`
 	CatchUp string `placeholder:"one|skip|all" help:"Of a series: what to make up for."`
 	Overlap bool   `help:"Of a series: do not wait for the last one's end."`
 }
@@ -27,7 +27,9 @@ func (r *repeatFields) write(o *object) error {
 	repeat.text("zone", r.Zone)
 	repeat.text("every", r.Every)
 	repeat.text("until", r.Until)
-	repeat.number("count", int64(r.Count))
+	if r.Count != nil {
+		repeat.set("count", *r.Count)
+	}
 	repeat.text("catch_up", r.CatchUp)
 	if r.Overlap {
 		repeat.set("overlap", true)
