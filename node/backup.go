@@ -118,10 +118,8 @@ func (c *core) divided(ctx context.Context, child timer.ShardID) (bool, error) {
 	}
 }
 
-// leadsBackups implements backupSource.
 func (c *core) leadsBackups() bool { return c.host.Leads(shard.Meta) }
 
-// clusterID implements backupSource.
 func (c *core) clusterID() string {
 	id, _, _ := c.member.State.Cluster()
 	return id
@@ -135,7 +133,6 @@ type backupRun struct {
 	file *backup.Writer // nil before the first shard is there
 }
 
-// Begin implements route.StateSink.
 func (b *backupRun) Begin(id timer.ShardID, index, size, hash uint64) (err error) {
 	if b.file == nil {
 		if b.file, err = backup.NewWriter(b.to, b.head, b.keys, random); err != nil {
@@ -145,7 +142,6 @@ func (b *backupRun) Begin(id timer.ShardID, index, size, hash uint64) (err error
 	return b.file.Begin(id, index, size, hash)
 }
 
-// Write implements route.StateSink.
 func (b *backupRun) Write(p []byte) (int, error) { return b.file.Write(p) }
 
 // meta writes the meta group's state, as of now.

@@ -46,7 +46,8 @@ type backupSource interface {
 
 // backupSchedule makes a backup each time that a cron expression names. Only the leader of the meta
 // group does. What was made is read from the store alone: a new leader finds the backups of the one
-// before it there, and makes the last one if it is missing. Its goroutine is run's.
+// before it there, and makes the last one if it is missing. Its goroutine is run's. It is the
+// prometheus.Collector of its own metrics.
 type backupSchedule struct {
 	store  backupStore // nil: there is no schedule
 	prefix string
@@ -219,14 +220,12 @@ var (
 	backupOverdueDesc = prometheus.NewDesc("carillon_backup_overdue_seconds", "For how long a scheduled backup has been due and is not made; 0 on nodes that make none.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (b *backupSchedule) Describe(ch chan<- *prometheus.Desc) {
 	ch <- backupMadeDesc
 	ch <- backupOverdueDesc
 	b.failures.Describe(ch)
 }
 
-// Collect implements prometheus.Collector.
 func (b *backupSchedule) Collect(ch chan<- prometheus.Metric) {
 	if made := b.made.Load(); made != 0 {
 		ch <- prometheus.MustNewConstMetric(backupMadeDesc, prometheus.GaugeValue, float64(made)/1000)

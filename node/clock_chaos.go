@@ -26,7 +26,7 @@ const (
 	clockFileEach = 10 * time.Millisecond
 )
 
-// wrongClocks are the machine's clocks with the errors from the file.
+// wrongClocks is a clocks.Source: the machine's clocks with the errors from the file.
 type wrongClocks struct {
 	machine *clocks.System
 	file    string
@@ -70,7 +70,6 @@ func (c *wrongClocks) look() {
 	}
 }
 
-// Boot implements clocks.Source.
 func (c *wrongClocks) Boot() time.Duration {
 	c.goesOn(c.machine.Boot())
 	return c.machine.Boot() - c.now.Load().bootStopped
@@ -84,7 +83,6 @@ func (c *wrongClocks) goesOn(now time.Duration) {
 	}
 }
 
-// Read implements clocks.Source.
 func (c *wrongClocks) Read() clocks.Reading {
 	r := c.machine.Read()
 	c.goesOn(r.Boot)

@@ -175,33 +175,27 @@ func (c Config) withDefaults() Config {
 // level is FeatureLevel as others want it.
 func (c *Config) level() feature.Level { return feature.Level(c.FeatureLevel) }
 
+// faults are what is wrong with a configuration.
+type faults []error
+
+// when adds a fault if it is one.
+func (f *faults) when(is bool, format string, args ...any) {
+	if is {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
 // validate reports all that is wrong, at once.
 func (c Config) validate() error {
-	var errs []error
-	if c.Shards < 1 || c.Shards > 65535 {
-		errs = append(errs, fmt.Errorf("shards: %d is out of 1–65535", c.Shards))
-	}
-	if c.FeatureLevel < 1 || c.level() > highestLevel {
-		errs = append(errs, fmt.Errorf("feature-level: %d is out of 1–%d", c.FeatureLevel, highestLevel))
-	}
-	if c.HistoryBytes < minHistoryBytes {
-		errs = append(errs, fmt.Errorf("history-bytes: %d bytes is less than 16 MiB", c.HistoryBytes))
-	}
-	if c.TopicIdle < minTopicIdle {
-		errs = append(errs, fmt.Errorf("topic-idle: %v is less than %v", c.TopicIdle, minTopicIdle))
-	}
-	if c.MemoryLimit != 0 && c.MemoryLimit < minMemoryLimit {
-		errs = append(errs, fmt.Errorf("memory-limit: %d bytes is less than 64 MiB", c.MemoryLimit))
-	}
-	if c.MaxConnections < limits.MinConnections || c.MaxConnections > maxConnections {
-		errs = append(errs, fmt.Errorf("max-connections: %d is out of %d–%d", c.MaxConnections, limits.MinConnections, maxConnections))
-	}
-	if c.MaxCalls < 16 || c.MaxCalls > 65536 {
-		errs = append(errs, fmt.Errorf("max-calls: %d is out of 16–65536", c.MaxCalls))
-	}
-	if c.Workers < 0 || c.Workers > 256 {
-		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))
-	}
+	var errs faults
+	errs.when(c.Shards < 1 || c.Shards > 65535, "shards: %d is out of 1–65535", c.Shards)
+	errs.when(c.FeatureLevel < 1 || c.level() > highestLevel, "feature-level: %d is out of 1–%d", c.FeatureLevel, highestLevel)
+	errs.when(c.HistoryBytes < minHistoryBytes, "history-bytes: %d bytes is less than 16 MiB", c.HistoryBytes)
+	errs.when(c.TopicIdle < minTopicIdle, "topic-idle: %v is less than %v", c.TopicIdle, minTopicIdle)
+	errs.when(c.MemoryLimit != 0 && c.MemoryLimit < minMemoryLimit, "memory-limit: %d bytes is less than 64 MiB", c.MemoryLimit)
+	errs.when(c.MaxConnections < limits.MinConnections || c.MaxConnections > maxConnections, "max-connections: %d is out of %d–%d", c.MaxConnections, limits.MinConnections, maxConnections)
+	errs.when(c.MaxCalls < 16 || c.MaxCalls > 65536, "max-calls: %d is out of 16–65536", c.MaxCalls)
+	errs.when(c.Workers < 0 || c.Workers > 256, "workers: %d is out of 0–256", c.Workers)
 	if info, err := os.Stat(c.DataDir); err == nil && info.Mode().Perm()&0o002 != 0 {
 		errs = append(errs, fmt.Errorf("data: anybody on this machine may put files into %s: chmod o-w %s", c.DataDir, c.DataDir))
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -40,7 +39,7 @@ func nameOf(host string) string {
 }
 
 // validateAddresses: a port that other machines can reach needs credentials.
-func (c Config) validateAddresses() (errs []error) {
+func (c Config) validateAddresses() (errs faults) {
 	tls := c.PeerCert != "" && c.PeerKey != "" && c.PeerCA != ""
 	for _, a := range []struct {
 		setting, address string
@@ -59,12 +58,8 @@ func (c Config) validateAddresses() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %s is not loopback and %s", a.setting, a.address, a.lacks))
 		}
 	}
-	if (c.HTTPCert == "") != (c.HTTPKey == "") {
-		errs = append(errs, errors.New("http-cert, http-key: give both or none"))
-	}
-	if c.HTTPClientCA != "" && c.HTTPCert == "" {
-		errs = append(errs, errors.New("http-client-ca: clients show certificates only over TLS: give --http-cert and --http-key, too"))
-	}
+	errs.when((c.HTTPCert == "") != (c.HTTPKey == ""), "http-cert, http-key: give both or none")
+	errs.when(c.HTTPClientCA != "" && c.HTTPCert == "", "http-client-ca: clients show certificates only over TLS: give --http-cert and --http-key, too")
 	for _, host := range c.HTTPHosts {
 		if err := api.CheckHost(host); err != nil {
 			errs = append(errs, fmt.Errorf("http-host: %w", err))
@@ -75,9 +70,7 @@ func (c Config) validateAddresses() (errs []error) {
 			errs = append(errs, fmt.Errorf("cors-origin: %w", err))
 		}
 	}
-	if c.Advertise != "" && !hostOnly(c.Advertise) {
-		errs = append(errs, fmt.Errorf("advertise: %q is not a host that others can reach: a name or an address, without a port", c.Advertise))
-	}
+	errs.when(c.Advertise != "" && !hostOnly(c.Advertise), "advertise: %q is not a host that others can reach: a name or an address, without a port", c.Advertise)
 	return errs
 }
 
@@ -102,45 +95,31 @@ func (c Config) hosts() []string {
 	return hosts
 }
 
-func (c Config) validateCluster() (errs []error) {
-	if !validName.MatchString(c.Name) {
-		errs = append(errs, fmt.Errorf("name: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Name))
-	}
-	if c.Zone != "" && !validName.MatchString(c.Zone) {
-		errs = append(errs, fmt.Errorf("zone: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Zone))
-	}
+func (c Config) validateCluster() (errs faults) {
+	errs.when(!validName.MatchString(c.Name), "name: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Name)
+	errs.when(c.Zone != "" && !validName.MatchString(c.Zone), "zone: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Zone)
 	for _, address := range c.Join {
 		host, err := splitAddress(address, 1)
 		if err == nil && host == "" {
 			err = fmt.Errorf("%q has no host", address)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("join: %w; it takes gossip addresses of nodes", err))
-		}
+		errs.when(err != nil, "join: %w; it takes gossip addresses of nodes", err)
 	}
-	if c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect {
-		errs = append(errs, fmt.Errorf("bootstrap-expect: %d is out of 1–%d", c.BootstrapExpect, maxBootstrapExpect))
-	}
-	if c.BootstrapExpect > 1 && len(c.Join) == 0 {
-		errs = append(errs, fmt.Errorf("bootstrap-expect: %d nodes cannot find each other without --join, which names the gossip addresses of all of them", c.BootstrapExpect))
-	}
-	if c.Replicas < 1 || c.Replicas > maxReplicas {
-		errs = append(errs, fmt.Errorf("replicas: %d is out of 1–%d", c.Replicas, maxReplicas))
-	}
+	errs.when(c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect, "bootstrap-expect: %d is out of 1–%d", c.BootstrapExpect, maxBootstrapExpect)
+	errs.when(c.BootstrapExpect > 1 && len(c.Join) == 0, "bootstrap-expect: %d nodes cannot find each other without --join, which names the gossip addresses of all of them", c.BootstrapExpect)
+	errs.when(c.Replicas < 1 || c.Replicas > maxReplicas, "replicas: %d is out of 1–%d", c.Replicas, maxReplicas)
 	return errs
 }
 
 // validateKeys reads the files of keys, so that a fault in it is found before anything is started.
-func (c Config) validateKeys() (errs []error) {
+func (c Config) validateKeys() (errs faults) {
 	given := 0
 	for _, path := range []string{c.PeerCert, c.PeerKey, c.PeerCA} {
 		if path != "" {
 			given++
 		}
 	}
-	if given != 0 && given != 3 {
-		errs = append(errs, errors.New("peer-cert, peer-key, peer-ca: give all three or none"))
-	}
+	errs.when(given != 0 && given != 3, "peer-cert, peer-key, peer-ca: give all three or none")
 	if _, err := c.readGossipKeys(); err != nil {
 		errs = append(errs, err)
 	}

@@ -97,7 +97,6 @@ func (k *intakes) close() {
 	}
 }
 
-// Have implements peer.Sink.
 func (s *snapshotReceiver) Have() int64 { return s.in.Have() }
 
 // Write implements peer.Sink. After an error the file is of no use any more.
@@ -110,7 +109,6 @@ func (s *snapshotReceiver) Write(chunk []byte) error {
 	return err
 }
 
-// Commit implements peer.Sink.
 func (s *snapshotReceiver) Commit() error {
 	s.ended = true
 	return s.in.Commit()

@@ -20,8 +20,8 @@ var ErrNoCredentials = errors.New("no credentials for S3: set AWS_ACCESS_KEY_ID 
 // metadataTime bounds a question to the machine's metadata service, which most machines lack.
 const metadataTime = 5 * time.Second
 
-// chain asks each provider until one has credentials. The chain of the library would fall back to
-// requests without credentials, whose refusal hides the cause.
+// chain is a credentials.Provider that asks each of its own until one has credentials. The chain of
+// the library would fall back to requests without credentials, whose refusal hides the cause.
 type chain struct {
 	providers []provider
 	used      credentials.Provider
@@ -45,7 +45,6 @@ func newCredentials() *credentials.Credentials {
 	return credentials.New(c)
 }
 
-// RetrieveWithCredContext implements credentials.Provider.
 func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	var faults []string
 	for _, p := range c.providers {
@@ -83,19 +82,17 @@ func faultText(err error) string {
 	return text
 }
 
-// Retrieve implements credentials.Provider.
 func (c *chain) Retrieve() (credentials.Value, error) {
 	return c.RetrieveWithCredContext(&credentials.CredContext{Client: http.DefaultClient})
 }
 
-// IsExpired implements credentials.Provider.
 func (c *chain) IsExpired() bool { return c.used == nil || c.used.IsExpired() }
 
-// files reads the files that the variables with _FILE name, as secrets of containers come. They are
-// read for each request, so that a rotated key needs no restart.
+// files is a credentials.Provider that reads the files which the variables with _FILE name, as
+// secrets of containers come. They are read for each request, so that a rotated key needs no
+// restart.
 type files struct{}
 
-// Retrieve implements credentials.Provider.
 func (files) Retrieve() (v credentials.Value, err error) {
 	v.SignerType = credentials.SignatureV4
 	for _, f := range []struct {
@@ -116,12 +113,10 @@ func (files) Retrieve() (v credentials.Value, err error) {
 	return v, nil
 }
 
-// RetrieveWithCredContext implements credentials.Provider.
 func (f files) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
 	return f.Retrieve()
 }
 
-// IsExpired implements credentials.Provider.
 func (files) IsExpired() bool { return true }
 
 // endpoint is where the store is: AWS, unless the environment names another.

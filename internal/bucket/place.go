@@ -217,21 +217,18 @@ func (o *object) after(err error) error {
 	return o.place.fault(o.key, o.watch.why(err))
 }
 
-// Read implements io.Reader.
 func (o *object) Read(b []byte) (int, error) {
 	o.watch.moved()
 	n, err := o.from.Read(b)
 	return n, o.after(err)
 }
 
-// Seek implements io.Seeker.
 func (o *object) Seek(offset int64, whence int) (int64, error) {
 	o.watch.moved()
 	n, err := o.from.Seek(offset, whence)
 	return n, o.after(err)
 }
 
-// Close implements io.Closer.
 func (o *object) Close() error {
 	o.watch.stop()
 	return o.from.Close()
@@ -276,7 +273,6 @@ type measured struct {
 	watch *watch
 }
 
-// Read implements io.Reader.
 func (m *measured) Read(b []byte) (int, error) {
 	n, err := m.from.Read(b)
 	m.watch.moved()

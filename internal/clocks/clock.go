@@ -15,7 +15,7 @@ const (
 	readTries  = 5
 )
 
-// System reads the clocks of the machine.
+// System is the Source that reads the clocks of the machine.
 type System struct {
 	start time.Time
 	// lead in ns of the boot clock over the monotonic one, which begins at start
@@ -35,12 +35,10 @@ func NewSystem() *System {
 
 func (s *System) mono() time.Duration { return time.Since(s.start) }
 
-// Boot implements Source.
 func (s *System) Boot() time.Duration {
 	return s.mono() + time.Duration(s.asleep.Load())
 }
 
-// Read implements Source.
 func (s *System) Read() Reading {
 	now := time.Now()
 	mono := now.Sub(s.start)

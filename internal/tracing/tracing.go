@@ -268,16 +268,15 @@ func (t *Tracer) record(r *record) {
 // ids is the key of a context's record.
 type ids struct{}
 
-// given has spans take the ids that they were given: others know them already.
+// given is an sdk.IDGenerator: it has spans take the ids that they were given: others know them
+// already.
 type given struct{}
 
-// NewIDs implements sdk.IDGenerator.
 func (given) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	r := ctx.Value(ids{}).(*record)
 	return r.trace.ID, r.span
 }
 
-// NewSpanID implements sdk.IDGenerator.
 func (given) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return ctx.Value(ids{}).(*record).span
 }
@@ -288,7 +287,6 @@ type counted struct {
 	t *Tracer
 }
 
-// ExportSpans implements sdk.SpanExporter.
 func (c counted) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := c.SpanExporter.ExportSpans(ctx, spans)
 	n := int64(len(spans))

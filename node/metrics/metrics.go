@@ -223,7 +223,7 @@ func (m *Metrics) SnapshotReceived(bytes int64) { m.received.add(bytes) }
 // Sync is for wal.Observe.
 func (m *Metrics) Sync(took time.Duration) { m.fsync.Observe(took.Seconds()) }
 
-// gauges are read when scraped.
+// gauges is the prometheus.Collector of what is read when scraped.
 type gauges struct{ Sources }
 
 var (
@@ -249,14 +249,12 @@ const maxBreakerSeries = 200
 
 var refusedNames = [...]string{shard.RefusedMemory: "memory", shard.RefusedLowDisk: "low_disk", shard.RefusedOverload: "overloaded"}
 
-// Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, zoneDesc, waitingDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
 		ch <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)

@@ -34,10 +34,10 @@ var (
 
 var firedNames = [...]string{shard.FiredSuccess: "success", shard.FiredRetry: "retry", shard.FiredDead: "dead"}
 
-// Topics has the metrics of the busiest topics, each by itself. Which these are is decided at
-// each scrape. A topic that is shown counts twice as busy, so that it does not come and go. The
-// counters of a topic that is no longer shown stay as they are, and continue if it is shown again.
-// Attempts meanwhile count for the others, so that no counter ever falls.
+// Topics is the prometheus.Collector of the busiest topics, each by itself. Which these are is
+// decided at each scrape. A topic that is shown counts twice as busy, so that it does not come and
+// go. The counters of a topic that is no longer shown stay as they are, and continue if it is shown
+// again. Attempts meanwhile count for the others, so that no counter ever falls.
 type Topics struct {
 	from Sources
 	most int // topics that are shown
@@ -59,14 +59,12 @@ type topicRank struct {
 // NewTopics shows so many topics by themselves.
 func NewTopics(from Sources, most int) *Topics { return &Topics{from: from, most: most} }
 
-// Describe implements prometheus.Collector.
 func (m *Topics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{topicTimersDesc, topicOldestDesc, topicFiredDesc} {
 		ch <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (m *Topics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

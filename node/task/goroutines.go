@@ -15,17 +15,14 @@ type Goroutines struct {
 // NewGoroutines is an Env with a monotonic clock.
 func NewGoroutines(mono func() time.Duration) *Goroutines { return &Goroutines{mono: mono} }
 
-// Now implements Env.
 func (g *Goroutines) Now() time.Duration { return g.mono() }
 
-// Go implements Env.
 func (g *Goroutines) Go(run func()) { g.work.Go(run) }
 
 // Wait returns when all that was begun with Go has ended. Nothing may be begun by others than these
 // meanwhile.
 func (g *Goroutines) Wait() { g.work.Wait() }
 
-// WithTimeout implements Env.
 func (g *Goroutines) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d == Forever {
 		return context.WithCancel(ctx)
@@ -33,7 +30,6 @@ func (g *Goroutines) WithTimeout(ctx context.Context, d time.Duration) (context.
 	return context.WithTimeout(ctx, d)
 }
 
-// Sleep implements Env.
 func (g *Goroutines) Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -48,13 +44,11 @@ func (g *Goroutines) Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// NewSignal implements Env.
 func (g *Goroutines) NewSignal() Signal { return make(channel, 1) }
 
 // channel is a Signal; its capacity is 1.
 type channel chan struct{}
 
-// Set implements Signal.
 func (c channel) Set() {
 	select {
 	case c <- struct{}{}:
@@ -62,7 +56,6 @@ func (c channel) Set() {
 	}
 }
 
-// Wait implements Signal.
 func (c channel) Wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-c:

@@ -17,7 +17,8 @@ import (
 // unnamed one.
 const maxGates = 1024
 
-// breakerScope is one breaker scope at a destination. All but said is guarded by the pool's lock.
+// breakerScope is one breaker scope at a destination, the slots.Breaker of its calls. All but said
+// is guarded by the pool's lock.
 type breakerScope struct {
 	dest    *destination
 	scope   string
@@ -32,13 +33,11 @@ type breakerScope struct {
 	said said // of breakerLog
 }
 
-// Allow implements slots.Breaker.
 func (g *breakerScope) Allow() (tell func(error)) {
 	tell, g.retryAt = g.circuit.allow()
 	return tell
 }
 
-// Blocked implements slots.Breaker.
 func (g *breakerScope) Blocked() (blocked bool) {
 	g.retryAt, blocked = g.circuit.blocked()
 	return blocked

@@ -17,13 +17,18 @@ type deadCmd struct {
 	Purge   deadPurgeCmd   `cmd:"" help:"Remove dead letters."`
 }
 
-type deadListCmd struct {
-	Topic  string   `arg:"" help:"Topic."`
+// deadFilter selects dead letters by how and when they died.
+type deadFilter struct {
 	Reason string   `placeholder:"REASON" help:"max_attempts, expired, stopped or refused."`
 	From   string   `placeholder:"TIME" help:"Dead at this time or later."`
 	To     string   `placeholder:"TIME" help:"Dead before this time."`
 	Label  []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
-	Limit  int      `default:"100" help:"At most so many; 0 is all (${default})."`
+}
+
+type deadListCmd struct {
+	Topic string `arg:"" help:"Topic."`
+	deadFilter
+	Limit int `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
 func (l *deadListCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -42,14 +47,11 @@ func (l *deadListCmd) Run(ctl *Command, term *terminal.Terminal) error {
 // deadSelector selects dead letters: by id, by a filter, or all.
 type deadSelector struct {
 	dryRunFlag
-	Topic  string   `arg:"" help:"Topic."`
-	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters; of each the one that died last."`
-	UID    []string `placeholder:"UID" help:"The one with this uid; repeat for several. An id may have several dead letters."`
-	All    bool     `help:"All of the topic."`
-	Reason string   `placeholder:"REASON" help:"max_attempts, expired, stopped or refused."`
-	From   string   `placeholder:"TIME" help:"Dead at this time or later."`
-	To     string   `placeholder:"TIME" help:"Dead before this time."`
-	Label  []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
+	Topic string   `arg:"" help:"Topic."`
+	IDs   []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters; of each the one that died last."`
+	UID   []string `placeholder:"UID" help:"The one with this uid; repeat for several. An id may have several dead letters."`
+	All   bool     `help:"All of the topic."`
+	deadFilter
 }
 
 func (s *deadSelector) write(o *object) error {

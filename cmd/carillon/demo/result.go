@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"carillon/cmd/carillon/terminal"
 	"carillon/loadtest"
 )
 
@@ -41,7 +42,7 @@ func (r Result) print(out io.Writer) {
 		row("unanswered", "%d requests around the kill and the restart; they count neither way", r.Unknown)
 	}
 	row("takeover", "%v from kill -9 of %s until %d of the %s that it led took adds again",
-		r.takeover.Round(time.Millisecond), r.killed, r.taken, count(r.led, "shard"))
+		r.takeover.Round(time.Millisecond), r.killed, r.taken, terminal.Many(int64(r.led), "shard", "shards"))
 	_ = table.Flush() // into memory
 	fmt.Fprintf(out, "\n%s", b.String())
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 	"carillon/loadtest"
 )
 
@@ -95,11 +96,11 @@ type play struct {
 
 func (p *play) run(ctx context.Context) (r Result, err error) {
 	began := time.Now()
-	p.screen.event("starting %s and a receiver, data in %s", count(p.config.Nodes, "node"), p.cluster.dir)
+	p.screen.event("starting %s and a receiver, data in %s", terminal.Many(int64(p.config.Nodes), "node", "nodes"), p.cluster.dir)
 	if err := p.cluster.start(ctx); err != nil {
 		return r, err
 	}
-	p.screen.event("%s ready after %v: %s", count(p.config.Nodes, "node"), time.Since(began).Round(time.Millisecond), p.cluster.addresses())
+	p.screen.event("%s ready after %v: %s", terminal.Many(int64(p.config.Nodes), "node", "nodes"), time.Since(began).Round(time.Millisecond), p.cluster.addresses())
 	policy := client.Policy{Callback: &client.Callback{Timeout: callTimeout}}
 	err = await(ctx, "no node takes the topic", func() (bool, error) {
 		_, err := p.cluster.client.PutTopic(ctx, topic, policy)

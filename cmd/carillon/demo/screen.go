@@ -81,10 +81,3 @@ func (s *screen) stamp() string {
 	}
 	return fmt.Sprintf("%4.0fs ", time.Since(s.began).Seconds())
 }
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
