@@ -18,8 +18,8 @@ func TestCostOfAnAdd(t *testing.T) {
 	costOfAdds(t, "/v1/topics/orders/timers", benchBody, 201, 1, 3.3, 800)
 }
 
-// TestCostOfABatch bounds the same of each add of a batch of a thousand. The body itself is 260 B of
-// it, and the fake engine allocates the most of the rest: an object of 512 B.
+// TestCostOfABatch bounds the same of each add of a batch of a thousand. The body itself is 260 B
+// of it, and the fake engine allocates the most of the rest: an object of 512 B.
 func TestCostOfABatch(t *testing.T) {
 	const adds = 1000
 	op := `{"op":"add",` + string(benchBody[1:])

@@ -245,9 +245,9 @@ func TestFilesAreThrottled(t *testing.T) {
 	})
 }
 
-// TestNodesKeepToTheirRates: six nodes send files to one, and one of them to all the others besides.
-// No node sends or receives more than its rate in any window, and no file starves: all advance
-// alike.
+// TestNodesKeepToTheirRates: six nodes send files to one, and one of them to all the others
+// besides. No node sends or receives more than its rate in any window, and no file starves: all
+// advance alike.
 func TestNodesKeepToTheirRates(t *testing.T) {
 	const rate, size, senders = 1 << 20, 4 << 20, 6
 	synctest.Test(t, func(t *testing.T) {

@@ -39,8 +39,8 @@ type Core struct {
 	TestClock    TestClock // nil: time passes by itself
 }
 
-// Timers are those of all shards. A command is its caller's again when it is answered. The texts and
-// payloads in it may be kept.
+// Timers are those of all shards. A command is its caller's again when it is answered. The texts
+// and payloads in it may be kept.
 type Timers interface {
 	// Do has one command decided by its shard. brief: the answer needs no Timer.
 	Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)

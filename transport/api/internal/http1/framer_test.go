@@ -135,7 +135,8 @@ func TestFramerSeesBrowsers(t *testing.T) {
 
 func zeros(n int) string { return strings.Repeat("0", n) }
 
-// TestFramerSeesExtraHeaders: those that nearly every client sends are none, in any case of letters.
+// TestFramerSeesExtraHeaders: those that nearly every client sends are none, in any case of
+// letters.
 func TestFramerSeesExtraHeaders(t *testing.T) {
 	f := NewFramer(&testLimits)
 	const usual = "POST / HTTP/1.1\r\nHost: a\r\nuser-agent: b\r\nACCEPT: */*\r\nAccept-Encoding: gzip\r\nConnection: close\r\n" +
