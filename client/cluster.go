@@ -36,15 +36,15 @@ type Cluster struct {
 	Scopes []string `json:"scopes"` // of the token that asked; nil where none is asked for
 }
 
-// Resharding is a growth of the number of shards that goes on.
+// Resharding is a growth of the number of shards that is under way.
 type Resharding struct {
 	From int `json:"from"`
 	To   int `json:"to"`
 	Done int `json:"done"` // new shards that there are, of To - From
 	// Shard is being divided, or is the next.
 	Shard int `json:"shard"`
-	// WaitsFor is why it does not go on at once: "majority" of the shard's replicas is lost, or the
-	// shard's replicas "move". Empty: nothing unusual.
+	// WaitsFor is why it does not continue at once: "majority" of the shard's replicas is lost, or
+	// the shard's replicas "move". Empty: nothing unusual.
 	WaitsFor string `json:"waits_for"`
 }
 

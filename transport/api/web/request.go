@@ -27,7 +27,7 @@ type Request struct {
 	Shard    timer.ShardID
 
 	Body []byte
-	// Bare: it has no header beside those that nearly every client sends; see Optional.
+	// Bare: it has no header besides those that nearly every client sends; see Optional.
 	Bare bool
 
 	DryRun   bool      // of a change of one timer: nothing is changed

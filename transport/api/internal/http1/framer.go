@@ -183,7 +183,7 @@ func (f *Framer) BetweenRequests() bool {
 // send.
 func (f *Framer) Browser() bool { return f.browser }
 
-// Extra reports whether a header has come, of this request or one before, beside those that nearly
+// Extra reports whether a header has come, of this request or one before, besides those that nearly
 // every client sends.
 func (f *Framer) Extra() bool { return f.extra }
 
