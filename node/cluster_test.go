@@ -17,7 +17,7 @@ import (
 // trio starts three nodes of one cluster in this process.
 func trio(t *testing.T) []*running { return several(t, 3) }
 
-func several(t *testing.T, n int, edit ...func(*Config)) []*running {
+func several(t testing.TB, n int, edit ...func(*Config)) []*running {
 	t.Helper()
 	var gossip []string
 	for range n {

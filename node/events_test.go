@@ -13,7 +13,7 @@ import (
 
 // heard are the events that a client has read so far.
 type heard struct {
-	t     *testing.T
+	t     testing.TB
 	lines chan string
 	all   []string // "kind id result/reason node"
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func writeKeys(t *testing.T, text string, mode os.FileMode) string {
+func writeKeys(t testing.TB, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

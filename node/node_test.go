@@ -18,14 +18,14 @@ import (
 
 // running is a node under test.
 type running struct {
-	t    *testing.T
+	t    testing.TB
 	base string
 	node *Node
 	stop func() error
 }
 
 // start runs a node on dir and waits until it is ready.
-func start(t *testing.T, dir string, change ...func(*Config)) *running {
+func start(t testing.TB, dir string, change ...func(*Config)) *running {
 	t.Helper()
 	r, done := begin(t, dir, change...)
 	r.awaitReady(done)
@@ -51,7 +51,7 @@ func (r *running) awaitBody(status int, path, part string) {
 }
 
 // until polls, as a client does.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -64,7 +64,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func begin(t *testing.T, dir string, change ...func(*Config)) (*running, chan error) {
+func begin(t testing.TB, dir string, change ...func(*Config)) (*running, chan error) {
 	t.Helper()
 	cfg := Config{DataDir: dir, HTTP: "127.0.0.1:0", Shards: 4, Version: "test", Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, f := range change {
@@ -92,7 +92,11 @@ func begin(t *testing.T, dir string, change ...func(*Config)) (*running, chan er
 
 func (r *running) awaitReady(done chan error) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	patience := 10 * time.Second
+	if _, many := r.t.(*testing.B); many { // nodes and shards, on this machine
+		patience = 2 * time.Minute
+	}
+	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
 		select {
 		case err := <-done:
@@ -163,7 +167,7 @@ type receiver struct {
 	signal chan struct{}
 }
 
-func newReceiver(t *testing.T, answer func(a *receivedFile, w http.ResponseWriter)) *receiver {
+func newReceiver(t testing.TB, answer func(a *receivedFile, w http.ResponseWriter)) *receiver {
 	t.Helper()
 	r := &receiver{signal: make(chan struct{}, 1)}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -210,38 +210,6 @@ func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (f
 	return found, err
 }
 
-// List returns the first q.Limit timers of one shard that match the query, in order. It scans in
-// slices, so that other operations need not wait for it. A timer that changes meanwhile may be
-// returned in its old or its new state.
-func (c clients) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	scan := *q
-	scan.Room, scan.Only = table.RoomFor(q), c.h.half(id, q.Topic)
-	var top table.TopK
-	var from timer.Handle
-	var out []*timer.Timer
-	err := c.read(id, true, func(s *timerShard, budget int) (done bool) {
-		// A timer that is leased ahead of its due time is listed as scheduled.
-		top.Hides = s.scheduler.Hides
-		if from, done = s.table.Scan(&scan, from, budget, &top); !done {
-			return false
-		}
-		more, last := top.More(), top.Last()
-		for _, f := range top.Take(s.table, &scan) {
-			s.scheduler.Overlay(f.Timer)
-			numbered(s, id, &f.Timer.Origin)
-			out = append(out, f.Timer)
-		}
-		if !more || len(out) >= q.Limit {
-			return true
-		}
-		// Some timers that were found are gone by now. A page below the limit would mean that there
-		// are no more, so the scan is repeated for the rest.
-		from, scan.After, scan.Limit = 0, &last, q.Limit-len(out)
-		return false
-	})
-	return out, err
-}
-
 // countsAtOnce is how many topics a worker counts in one event, to keep its turns short.
 const countsAtOnce = 128
 
@@ -341,11 +309,7 @@ func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []sche
 		}
 		out = make([]scheduler.Standing, len(q.IDs))
 		for i, name := range q.IDs {
-			seq := uint64(0)
-			if q.Seqs != nil {
-				seq = q.Seqs[i]
-			}
-			out[i] = s.scheduler.Standing(s.table.Named(q.Topic, []byte(name), seq))
+			out[i] = s.scheduler.Standing(s.table.Named(q.Topic, []byte(name), 0))
 		}
 	}
 	if err := s.g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {

@@ -89,16 +89,15 @@ func (d *dividing) readAt(id timer.ShardID, name string) (found *timer.Timer, er
 // has each once.
 func (d *dividing) wants(names []string, states map[string]timer.State) {
 	d.t.Helper()
-	listed := map[string]int{}
+	found := map[string]int{}
+	all := 0
 	for _, id := range []timer.ShardID{1, 2} {
 		d.blocking(func() {
-			list, err := d.host.List(id, &timer.Query{Topic: 1, States: 0xff, Limit: 1000})
-			if err != nil {
-				d.t.Errorf("a listing of shard %d: %v", id, err)
-			}
+			list := listOf(d.t, d.host, id, timer.Query{Topic: 1, States: 0xff, Limit: 1000})
 			for _, m := range list {
-				listed[m.ID]++
+				found[m.ID]++
 			}
+			all += len(list)
 			refs, _, err := d.host.Walk(id, &timer.Query{Topic: 1, States: 0xff, Limit: 1000}, timer.ScanCursor{})
 			if err != nil || len(refs) != len(list) {
 				d.t.Errorf("a walk of shard %d has %d timers, a listing %d: %v", id, len(refs), len(list), err)
@@ -113,13 +112,19 @@ func (d *dividing) wants(names []string, states map[string]timer.State) {
 		case states[name] != 0 && m.State != states[name]:
 			d.t.Errorf("%s is in state %d, want %d", name, m.State, states[name])
 		}
-		if listed[name] != 1 {
-			d.t.Errorf("%s is listed %d times", name, listed[name])
+		if found[name] != 1 {
+			d.t.Errorf("%s is listed %d times", name, found[name])
 		}
 	}
-	if len(listed) != len(names) {
-		d.t.Errorf("%d timers are listed, want %d", len(listed), len(names))
+	if len(found) != len(names) {
+		d.t.Errorf("%d timers are listed, want %d", len(found), len(names))
 	}
+	d.blocking(func() { // both shards in one listing
+		page, led, err := d.host.List([]timer.ShardID{1, 2}, &timer.Query{Topic: 1, States: 0xff, Limit: 1000})
+		if err != nil || len(led) != 2 || len(page.Timers) != all {
+			d.t.Errorf("a listing of shards %v has %d timers, want %d: %v", led, len(page.Timers), all, err)
+		}
+	})
 }
 
 // TestShardDivides: a shard is divided while calls run. Each timer is where clients look for it at

@@ -15,13 +15,25 @@ func (r *hostHarness) list(q timer.Query) []*timer.Timer {
 	r.t.Helper()
 	q.Topic = 1
 	var got []*timer.Timer
-	r.blocking(func() {
-		var err error
-		if got, err = r.host.List(1, &q); err != nil {
-			r.t.Error(err)
-		}
-	})
+	r.blocking(func() { got = listOf(r.t, r.host, 1, q) })
 	return got
+}
+
+// listOf is what a query selects in a shard, up to its limit.
+func listOf(t testing.TB, h *Host, id timer.ShardID, q timer.Query) (list []*timer.Timer) {
+	for q.Limit > 0 {
+		page, led, err := h.List([]timer.ShardID{id}, &q)
+		if err != nil || len(led) != 1 {
+			t.Errorf("shards %v, %v", led, err)
+		}
+		list = append(list, page.Timers...)
+		if !page.More || len(page.Timers) == 0 {
+			break
+		}
+		last := q.SortKey(list[len(list)-1])
+		q.After, q.Limit = &last, q.Limit-len(page.Timers)
+	}
+	return list
 }
 
 // TestListFindsLeasedAmongScheduled: filtered-out timers must not crowd out matching ones.
@@ -85,19 +97,16 @@ func TestListIsNeverShort(t *testing.T) {
 	<-r.host.workers[0].box.wake // from earlier events
 	done := make(chan []*timer.Timer)
 	go func() {
-		list, err := r.host.List(1, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 20})
-		if err != nil {
-			t.Error(err)
-		}
-		done <- list
+		done <- listOf(t, r.host, 1, timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 20})
 	}()
 	<-r.host.workers[0].box.wake
 	r.turn() // the first slice
 	for i := range 15 {
 		r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: fmt.Sprintf("t%06d", i)})
 	}
-	r.settle()
-	if list := <-done; len(list) != 20 || list[0].ID != "t000015" || list[19].ID != "t000034" {
+	var list []*timer.Timer
+	r.blocking(func() { list = <-done }) // the rest of the page takes another read
+	if len(list) != 20 || list[0].ID != "t000015" || list[19].ID != "t000034" {
 		t.Errorf("%d timers", len(list))
 	}
 }
@@ -137,11 +146,13 @@ func TestListInSlices(t *testing.T) {
 	var got []*timer.Timer
 	var top table.TopK
 	var from timer.Handle
-	slices, q := 0, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}
+	slices := 0
+	part := &table.Part{Table: r.host.shard(1).table, Query: &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}}
 	rd := &read{group: r.host.group(1), deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: true, serve: func(budget int) (done bool) {
 		slices++
-		if from, done = r.host.shard(1).table.Scan(q, from, budget, &top); done {
-			for _, f := range top.Take(r.host.shard(1).table, q) {
+		if from, done = top.Scan(part, from, budget); done {
+			found, _ := top.Take(nil)
+			for _, f := range found {
 				got = append(got, f.Timer)
 			}
 		}
@@ -194,9 +205,10 @@ func TestTurnScansWithinABudget(t *testing.T) {
 			if n%2 == 0 {
 				var from timer.Handle
 				var top table.TopK
+				part := &table.Part{Table: r.host.shard(id).table, Query: q}
 				ask(id, true, func(budget int) (done bool) {
 					before := from
-					from, done = r.host.shard(id).table.Scan(q, from, budget, &top)
+					from, done = top.Scan(part, from, budget)
 					seen += int(from - before)
 					return done
 				})

@@ -51,9 +51,9 @@ func TestAnswersStayWithinTheirRoom(t *testing.T) {
 	})
 }
 
-// TestListGivesTheRestShort: a page that runs out of room still lists its other timers, without
-// their content.
-func TestListGivesTheRestShort(t *testing.T) {
+// TestListEndsWhereItsRoomDoes: a page ends before the first timer that there is no room for, and
+// has its place.
+func TestListEndsWhereItsRoomDoes(t *testing.T) {
 	r := newHostHarness(t, nil)
 	largeTimers(r, 20)
 	for _, tt := range []struct {
@@ -69,16 +69,19 @@ func TestListGivesTheRestShort(t *testing.T) {
 	} {
 		q := tt.query
 		q.Topic, q.States, q.Limit = 1, 1<<timer.Scheduled, 100
-		list := r.list(q)
-		if len(list) != 20 {
-			t.Fatalf("%+v: %d timers", tt.query, len(list))
-		}
-		for i, m := range list {
-			if m.Short != (i >= tt.whole) || m.ID != fmt.Sprintf("t%02d", i) || m.DueMs != 1<<41+int64(i) || m.State != timer.Scheduled {
-				t.Errorf("%+v: timer %d is %s, short %v", tt.query, i, m.ID, m.Short)
+		var page timer.Page
+		r.blocking(func() {
+			var err error
+			if page, _, err = r.host.List([]timer.ShardID{1}, &q); err != nil {
+				t.Error(err)
 			}
-			if (len(m.Payload) > 0) == (m.Short || q.WithoutPayload) {
-				t.Errorf("%+v: timer %d has %d bytes", tt.query, i, len(m.Payload))
+		})
+		if len(page.Timers) != tt.whole || page.More != (tt.whole < 20) || page.More && page.Next.ID != fmt.Sprintf("t%02d", tt.whole) {
+			t.Fatalf("%+v: %d timers, more %v at %+v", tt.query, len(page.Timers), page.More, page.Next)
+		}
+		for i, m := range page.Timers {
+			if m.ID != fmt.Sprintf("t%02d", i) || m.DueMs != 1<<41+int64(i) || m.State != timer.Scheduled || (len(m.Payload) > 0) == q.WithoutPayload {
+				t.Errorf("%+v: timer %d is %s, with %d bytes", tt.query, i, m.ID, len(m.Payload))
 			}
 		}
 	}

@@ -109,13 +109,7 @@ func TestLookAheadIsHidden(t *testing.T) {
 	check := func(name string, states uint8, want int) {
 		t.Helper()
 		var got []*timer.Timer
-		r.blocking(func() {
-			list, err := r.host.List(1, &timer.Query{Topic: 1, States: states, Limit: 10})
-			if err != nil {
-				t.Error(err)
-			}
-			got = list
-		})
+		r.blocking(func() { got = listOf(t, r.host, 1, timer.Query{Topic: 1, States: states, Limit: 10}) })
 		if len(got) != want || want == 1 && (got[0].State != timer.Scheduled || got[0].Attempts != 0) {
 			t.Errorf("list of %s: %d timers %+v, want %d", name, len(got), got, want)
 		}

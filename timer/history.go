@@ -52,7 +52,7 @@ type HistoryQuery struct {
 	After        *HistoryKey
 	Newest       bool // only the newest
 	Sure         bool // fail rather than leave out a node that does not answer. Not sent to nodes
-	Kept         bool // between nodes: entries of shards that the asked node does not lead
+	Kept         bool // between nodes: also entries of shards that the asked node does not lead
 	Limit        int
 }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Query selects timers of one topic in one shard, in the order (SortMs, ID, Seq).
+// Query selects timers of one topic in some shards, in the order (SortMs, ID, Seq).
 type Query struct {
 	Topic  TopicID
 	States uint8 // bit 1<<State
@@ -18,12 +18,10 @@ type Query struct {
 	After          *SortKey // only timers after this place
 	Limit          int
 	WithoutPayload bool
-	// Of is the number of shards that the asker counts with; 0: any. Where it is another by now the
-	// answer is ErrShards.
-	Of int
+	Waits          bool // the page has why its timers wait
 
-	// Bytes is about how many bytes of the page's timers are returned in full; the rest are Short.
-	// 0: all. Room is also asked if the query is answered in the asking process; nil: it is not.
+	// Bytes is about how many bytes a page may have: it ends before the first timer that does not
+	// fit. 0: any number. Room is also asked, in the asking process; nil: it is not.
 	Bytes int
 	Room  Room
 
@@ -45,6 +43,32 @@ type SortKey struct {
 	SortMs int64
 	ID     string
 	Seq    uint64
+}
+
+// Page is the beginning of what a query selects.
+type Page struct {
+	Timers []*Timer // in order
+	Waits  []Wait   // of each of them, where the query asks for it
+	// More: there may be more, the first of them at Next or behind it.
+	More bool
+	Next SortKey
+}
+
+// Cut ends a page before its timer i.
+func (p *Page) Cut(q *Query, i int) {
+	p.More, p.Next = true, q.SortKey(p.Timers[i])
+	if p.Timers = p.Timers[:i]; p.Waits != nil {
+		p.Waits = p.Waits[:i]
+	}
+}
+
+// Step is a part of a walk through the timers of one shard, and its outcome.
+type Step struct {
+	Shard ShardID
+	At    ScanCursor // where it begins; then, where the next one does
+	Refs  []Ref
+	// Refused: the node that was asked does not lead the shard. The step is to be asked for again.
+	Refused bool
 }
 
 // Counts are the timers of one topic in one shard.

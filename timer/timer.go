@@ -20,12 +20,6 @@ func (t *Timer) Size() int {
 	return n
 }
 
-// Shorten removes everything from a timer except its place in a listing, if there is no room for
-// the rest.
-func (t *Timer) Shorten() {
-	*t = Timer{Topic: t.Topic, ID: t.ID, Seq: t.Seq, Origin: t.Origin, State: t.State, EndedMs: t.EndedMs, Spec: Spec{DueMs: t.DueMs}, Short: true}
-}
-
 // Bounds of the timers of one id. Every change of them costs the same, however many there are.
 const (
 	// MaxDeadOfID is the most dead letters of one id. The next one replaces the oldest, which is
@@ -144,9 +138,6 @@ type Timer struct {
 	CancelRequested bool
 	Paused          bool // while Scheduled: a client holds it
 	Successor       bool // while Leased: another timer takes over when the attempt has ended
-	// Short: only the place in a listing is given, because there was no room for the rest: Topic,
-	// ID, Seq, Origin, State, DueMs, EndedMs.
-	Short bool
 	// Full: its array takes no more.
 	Full bool
 	// Collected is how many payloads the array has of a timer that collects; 0: it does not.

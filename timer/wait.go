@@ -75,7 +75,6 @@ type Progress struct {
 type ProgressQuery struct {
 	Topic    TopicID
 	IDs      []string
-	Seqs     []uint64 // of the timers among those of their ids; nil: those that the ids name
 	Attempts bool
 }
 

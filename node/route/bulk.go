@@ -3,7 +3,9 @@ package route
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"carillon/node/task"
@@ -18,37 +20,35 @@ const (
 	// Commands of one shard at once; paceLanes batches are under way, of all bulk changes together.
 	smallBatch   = 128
 	largeBatch   = 2048
-	bulkShards   = 8                // shards under way
+	bulkLanes    = 8                // groups of shards under way
 	bulkPage     = largeBatch       // timers of one step of a walk
 	bulkPatience = 10 * time.Second // for a shard that does not answer
 	bulkPause    = time.Second      // between two tries, at most; it doubles
 )
 
-// Bulk does one change to all timers that a query selects, in all shards. In each shard it walks
-// the timers by slot (shard.Waypoint) and has the commands decided in small batches, at the node's
-// pace. The decision on each timer, and the progress so far, is the bulk.Update's. It ends early
-// with the first error, or when the context ends; timers that have been changed by then stay
-// changed.
+// Bulk does one change to all timers that a query selects, in all shards. It walks the timers of
+// the shards that one node leads together, by slot (shard.Waypoint), and has the commands decided in
+// small batches, at the node's pace. The decision on each timer, and the progress so far, is the
+// bulk.Update's. It ends early with the first error, or when the context ends; timers that have
+// been changed by then stay changed.
 func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 	b := bulkRun{Router: r, bulk: bulk, calls: context.WithoutCancel(ctx)}
 	bulk.Query.Limit = r.cfg.BulkPage
 	ctx, cancel := r.tasks.WithTimeout(ctx, task.Forever)
 	defer cancel()
+	of := bulk.Of
+	if of == 0 {
+		of = r.shards()
+	}
+	groups := b.groups(of)
 	var mu sync.Mutex
 	var first error
+	var next atomic.Int64
 	all := task.NewGroup(r.tasks)
-	shards := bulk.Of
-	if shards == 0 {
-		shards = r.shards()
-	}
-	lanes := min(shards, bulkShards)
-	for lane := range lanes {
+	for range min(len(groups), bulkLanes) {
 		all.Go(func() {
-			for id := 1 + lane; id <= shards && ctx.Err() == nil; id += lanes {
-				if !bulk.Walks(timer.ShardID(id)) {
-					continue
-				}
-				if err := b.shard(ctx, shardWalk{id: timer.ShardID(id), of: shards}); err != nil {
+			for i := next.Add(1) - 1; int(i) < len(groups) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				if err := b.group(ctx, &groups[i]); err != nil {
 					mu.Lock()
 					if first == nil {
 						first = err
@@ -74,58 +74,86 @@ type bulkRun struct {
 	calls context.Context
 }
 
-// shardWalk is the walk of one shard, in a cluster of so many.
-type shardWalk struct {
-	id timer.ShardID
-	of int
-	at timer.ScanCursor
+// walkGroup is the walks of some shards, in a cluster of so many.
+type walkGroup struct {
+	of    int
+	steps []timer.Step
 }
 
-// divided lets a walk go on in a cluster of twice as many shards, and returns that of the other
-// half: the child has its timers in the same slots. Steps that were taken before had both halves.
-func (w *shardWalk) divided() (child shardWalk) {
-	child = shardWalk{id: w.id + timer.ShardID(w.of), of: 2 * w.of, at: w.at}
-	w.of *= 2
-	return child
-}
-
-// shard does one shard, and those that are divided from it meanwhile.
-func (b *bulkRun) shard(ctx context.Context, first shardWalk) error {
-	for walks := []shardWalk{first}; len(walks) > 0; {
-		w := &walks[len(walks)-1]
-		if w.at.Done() {
-			walks = walks[:len(walks)-1]
-			continue
+// groups are the walks of a bulk change, by the node that is likely to lead their shards; where
+// there are few nodes, several of each.
+func (b *bulkRun) groups(of int) (groups []walkGroup) {
+	ids := slices.DeleteFunc(allShards(of), func(id timer.ShardID) bool { return !b.bulk.Walks(id) })
+	g := gathering{Router: b.Router, of: of}
+	parts := g.byNode(ids)
+	lost := slices.DeleteFunc(ids, func(id timer.ShardID) bool { return g.targets[id].node != 0 })
+	if len(lost) > 0 {
+		parts = append(parts, shardsOfNode{ids: lost})
+	}
+	for _, p := range parts {
+		each := (len(p.ids)*len(parts) + bulkLanes - 1) / bulkLanes
+		for some := range slices.Chunk(p.ids, min(each, len(p.ids))) {
+			w := walkGroup{of: of}
+			for _, id := range some {
+				w.steps = append(w.steps, timer.Step{Shard: id})
+			}
+			groups = append(groups, w)
 		}
-		var marks []timer.Ref
+	}
+	return groups
+}
+
+// divide lets walks continue in a cluster of twice as many shards, each in both halves: the child
+// has its timers in the same slots. Steps that were taken before had both halves.
+func (w *walkGroup) divide() {
+	for _, s := range w.steps {
+		w.steps = append(w.steps, timer.Step{Shard: s.Shard + timer.ShardID(w.of), At: s.At})
+	}
+	w.of *= 2
+}
+
+// group does some shards, and those that are divided from them meanwhile.
+func (b *bulkRun) group(ctx context.Context, w *walkGroup) error {
+	for {
+		w.steps = slices.DeleteFunc(w.steps, func(s timer.Step) bool { return s.At.Done() })
+		if len(w.steps) == 0 {
+			return nil
+		}
+		var marks []marked
 		err := b.retry(ctx, func() error {
 			if w.of < b.shards() {
 				return timer.ErrShards
 			}
 			return b.pace.walk(ctx, func() error {
-				list, next, err := b.Walk(b.calls, w.id, w.of, &b.bulk.Query, w.at)
-				if err == nil {
-					marks, w.at = list, next
+				err := b.Walk(b.calls, w.of, &b.bulk.Query, w.steps)
+				for _, s := range w.steps {
+					for _, m := range s.Refs {
+						marks = append(marks, marked{s.Shard, m})
+					}
 				}
 				return err
 			})
 		})
-		switch {
-		case errors.Is(err, timer.ErrShards) && w.of < b.shards():
-			walks = append(walks, w.divided())
-			continue
-		case err != nil:
-			return err
-		}
 		for len(marks) > 0 {
 			n := min(len(marks), b.pace.batch())
-			if err := b.settle(ctx, w.id, marks[:n]); err != nil {
+			if err := b.settle(ctx, marks[:n]); err != nil {
 				return err
 			}
 			marks = marks[n:]
 		}
+		switch {
+		case errors.Is(err, timer.ErrShards) && w.of < b.shards():
+			w.divide()
+		case err != nil:
+			return err
+		}
 	}
-	return nil
+}
+
+// marked is a timer that a walk has met in a shard.
+type marked struct {
+	shard timer.ShardID
+	ref   timer.Ref
 }
 
 // retry does something again while the shard has no leader or too much to do, within bounds.
@@ -142,17 +170,23 @@ func (b *bulkRun) retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// settle brings some timers of a shard to an end.
-func (b *bulkRun) settle(ctx context.Context, id timer.ShardID, marks []timer.Ref) error {
-	todo := make([]*bulk.Task, 0, len(marks))
+// bulkTask is a timer of a shard that is to be brought to an end.
+type bulkTask struct {
+	*bulk.Task
+	shard timer.ShardID
+}
+
+// settle brings some timers to an end.
+func (b *bulkRun) settle(ctx context.Context, marks []marked) error {
+	todo := make([]bulkTask, 0, len(marks))
 	for i := range marks {
-		if e := b.bulk.Begin(marks[i]); e != nil {
-			todo = append(todo, e)
+		if e := b.bulk.Begin(marks[i].ref); e != nil {
+			todo = append(todo, bulkTask{e, marks[i].shard})
 		}
 	}
 	until := b.tasks.Now() + bulkPatience
 	for pause := time.Duration(0); len(todo) > 0; {
-		left, asked, failure, err := b.try(ctx, id, todo)
+		left, asked, failure, err := b.try(ctx, todo)
 		if !asked {
 			return err
 		}
@@ -174,10 +208,10 @@ func (b *bulkRun) settle(ctx context.Context, id timer.ShardID, marks []timer.Re
 
 // try has the commands decided once. left are the timers that are not decided, and failure is the
 // reason. err: the context has ended.
-func (b *bulkRun) try(ctx context.Context, id timer.ShardID, todo []*bulk.Task) (left []*bulk.Task, asked bool, failure, err error) {
+func (b *bulkRun) try(ctx context.Context, todo []bulkTask) (left []bulkTask, asked bool, failure, err error) {
 	ops := make([]timer.Op, len(todo))
 	for i, e := range todo {
-		ops[i] = timer.Op{Shard: id, Command: e.Command, Brief: true}
+		ops[i] = timer.Op{Shard: e.shard, Command: e.Command, Brief: true}
 	}
 	err = b.pace.change(ctx, func() {
 		asked = true
@@ -188,7 +222,7 @@ func (b *bulkRun) try(ctx context.Context, id timer.ShardID, todo []*bulk.Task) 
 	}
 	left = todo[:0]
 	for i, e := range todo {
-		again, err := b.take(e, &ops[i])
+		again, err := b.take(e.Task, &ops[i])
 		if err != nil {
 			failure = err
 		}

@@ -65,6 +65,7 @@ type fakeNode struct {
 	waits  bool         // is about to know the leader
 	counts atomic.Int64 // with so many shards; 0: those that the cluster was founded with
 	grows  atomic.Bool  // its host counts with another number just now
+	listed atomic.Int64 // timers in all its pages
 }
 
 func newFakeCluster(nodes, shards int) *fakeCluster {
@@ -137,7 +138,7 @@ func (c *fakeCluster) move() {
 func (n *fakeNode) Leads(id timer.ShardID) bool {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
-	if id == 0 || int(id) > n.cluster.shards {
+	if id == 0 || int(id) > max(n.cluster.shards, int(n.counts.Load())) {
 		panic(fmt.Sprintf("there is no shard %d", id)) // as the host does
 	}
 	return n.cluster.leaders[id] == n.id
@@ -227,15 +228,39 @@ func (n *fakeNode) Timer(id timer.ShardID, _ timer.TopicID, timer string) (*time
 	return nil, err
 }
 
-func (n *fakeNode) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	list, err := n.reads(id)
-	var out []*timer.Timer
-	for _, t := range list {
-		if (q.After == nil || q.SortKey(t).Compare(*q.After) > 0) && len(out) < q.Limit {
-			out = append(out, t)
+// List implements Host, and counts the timers that it gives. With faults a shard may have moved.
+func (n *fakeNode) List(ids []timer.ShardID, q *timer.Query) (page timer.Page, led []timer.ShardID, err error) {
+	for _, id := range ids {
+		list, err := n.reads(id)
+		if err != nil && !Refused(err) {
+			return timer.Page{}, nil, err
+		}
+		if err != nil {
+			continue
+		}
+		led = append(led, id)
+		for _, t := range list {
+			if q.After == nil || q.SortKey(t).Compare(*q.After) > 0 {
+				page.Timers = append(page.Timers, t)
+			}
 		}
 	}
-	return out, err
+	slices.SortFunc(page.Timers, func(a, b *timer.Timer) int { return q.SortKey(a).Compare(q.SortKey(b)) })
+	if len(page.Timers) > q.Limit {
+		page.Cut(q, q.Limit)
+	}
+	own, end := timer.NewAllowance(q.Bytes), 0
+	for end < len(page.Timers) && (q.Bytes == 0 || own.Take(page.Timers[end].Size())) && (q.Room == nil || q.Room.Take(page.Timers[end].Size())) {
+		end++
+	}
+	if end < len(page.Timers) {
+		page.Cut(q, end)
+	}
+	if q.Waits {
+		page.Waits = make([]timer.Wait, len(page.Timers))
+	}
+	n.listed.Add(int64(len(page.Timers)))
+	return page, led, nil
 }
 
 // Walk's way is the list: From is how many are behind.

@@ -3,7 +3,11 @@ package route
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"carillon/node/task"
 	"carillon/shard/wire"
@@ -32,38 +36,21 @@ func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.H
 
 // history is History while there are so many shards.
 func (r *Router) history(ctx context.Context, q *timer.HistoryQuery, of int) ([]*timer.HistoryEntry, bool, error) {
-	s := historySearch{Router: r, query: q, of: of, targets: map[timer.ShardID]*target{}}
+	s := historySearch{gathering: gathering{Router: r, of: of}, query: q, led: map[timer.ShardID]bool{}}
 	switch {
 	case len(q.Shards) == 1:
-		s.left = r.withAncestors([]timer.ShardID{r.shardOf(q.Shards[0], q.Topic, q.ID)})
+		s.ids = r.withAncestors([]timer.ShardID{r.shardOf(q.Shards[0], q.Topic, q.ID)})
 	case len(q.Shards) > 1:
-		s.left = r.withAncestors(q.Shards)
+		s.ids = r.withAncestors(q.Shards)
+	default:
+		s.ids = allShards(of)
 	}
-	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= of; id++ {
-		s.left = append(s.left, id)
+	slices.Sort(s.ids)
+	s.ids = slices.Compact(s.ids)
+	all := s.askAll(ctx)
+	if err := s.askLeaders(ctx); err != nil {
+		return nil, false, err
 	}
-	slices.Sort(s.left)
-	s.left = slices.Compact(s.left)
-	ctx, cancel := r.tasks.WithTimeout(ctx, task.Forever)
-	replicas := s.askReplicas(ctx)
-	defer func() {
-		cancel()
-		replicas.asked.Wait()
-	}()
-	b := r.newBackoff(r.tasks.Now())
-	for {
-		if err := s.round(ctx); err != nil {
-			return nil, false, err
-		}
-		if len(s.left) == 0 || s.of != r.shards() {
-			break
-		}
-		if !b.wait(ctx, false) {
-			return nil, false, timer.ErrNoLeader
-		}
-	}
-	parts, all := replicas.wait(ctx, s.parts)
-	s.parts = append(s.parts, parts...)
 	list, more := s.merge()
 	if q.Sure && !(all && s.byMajority()) && (len(list) == 0 || list[0].Timer.State == timer.Cancelled) {
 		return nil, false, timer.ErrHistory // it may have more, or something newer
@@ -73,7 +60,7 @@ func (r *Router) history(ctx context.Context, q *timer.HistoryQuery, of int) ([]
 
 // byMajority reports whether a majority of the replicas of each shard has answered.
 func (s *historySearch) byMajority() bool {
-	for id := range s.targets {
+	for _, id := range s.ids {
 		replicas := s.cfg.Cluster.Replicas(id)
 		answered := 0
 		for _, node := range replicas {
@@ -90,95 +77,106 @@ func (s *historySearch) byMajority() bool {
 
 // historySearch is one request for history.
 type historySearch struct {
-	*Router
-	query   *timer.HistoryQuery
-	of      int             // shards that there are
-	left    []timer.ShardID // not answered yet
-	targets map[timer.ShardID]*target
-	parts   []historyPart
+	gathering
+	query *timer.HistoryQuery
+	ids   []timer.ShardID
+
+	mu    sync.Mutex
+	parts []historyPart
+	led   map[timer.ShardID]bool // answered by a node that led them
 }
 
 // historyPart is one node's answer for some shards.
 type historyPart struct {
 	node   uint64
-	ask    []timer.ShardID
-	shards []timer.ShardID // for which it answered
+	shards []timer.ShardID
 	list   []*timer.HistoryEntry
 	more   bool
-	err    error
 }
 
-// round asks every node once for those of the remaining shards that it may lead.
-func (s *historySearch) round(ctx context.Context) error {
-	var parts []*historyPart
-	for _, id := range s.left {
-		t := s.targets[id]
-		if t == nil {
-			t = &target{}
-			s.targets[id] = t
-		}
-		if t.choose(s.Router, id); t.node == 0 {
-			continue
-		}
-		at := slices.IndexFunc(parts, func(p *historyPart) bool { return p.node == t.node })
-		if at < 0 {
-			at = len(parts)
-			parts = append(parts, &historyPart{node: t.node})
-		}
-		parts[at].ask = append(parts[at].ask, id)
+// Bounds of asking nodes that do not lead.
+const (
+	replicaCallIn = time.Second // then a node's part is left out, or the query fails: see Sure
+	maxReplicas   = 63          // so many other nodes are asked at most
+)
+
+// askAll asks each node once, for all shards: those that are likely to lead them, this one, and all
+// that it hears. all: each of these has answered.
+func (s *historySearch) askAll(ctx context.Context) (all bool) {
+	within := map[uint64]time.Duration{s.self: replicaCallIn}
+	nodes := s.cfg.Cluster.LiveNodes()
+	for _, node := range nodes[:min(len(nodes), maxReplicas)] {
+		within[node] = replicaCallIn
 	}
-	all := task.NewGroup(s.tasks)
-	for _, p := range parts {
-		all.Go(func() { s.askPart(ctx, p, false) })
+	leading := s.byNode(s.ids)
+	for i := range leading {
+		within[leading[i].node] = scanCallIn
 	}
-	all.Wait()
-	for _, p := range parts {
-		if p.err != nil {
-			if !readAgain(p.err) {
-				return p.err
+	var silent atomic.Bool
+	work := task.NewGroup(s.tasks)
+	for _, node := range slices.Sorted(maps.Keys(within)) {
+		work.Go(func() {
+			if _, err := s.askNode(ctx, node, s.ids, true, within[node]); err != nil {
+				silent.Store(true)
 			}
-			continue
-		}
-		s.left = slices.DeleteFunc(s.left, func(id timer.ShardID) bool { return slices.Contains(p.shards, id) })
-		s.parts = append(s.parts, *p)
+		})
 	}
-	return nil
+	work.Wait()
+	return !silent.Load()
 }
 
-func (s *historySearch) askPart(ctx context.Context, p *historyPart, kept bool) {
-	q := *s.query
-	q.Shards, q.Kept = p.ask, kept
-	if p.node == s.self {
-		p.err = s.counting(s.of, func() (err error) {
-			p.shards, p.list, p.more, err = s.historyHere(&q)
-			return err
-		})
-		return
+// askLeaders asks for the shards of which no leader has answered yet.
+func (s *historySearch) askLeaders(ctx context.Context) error {
+	s.ask = func(ctx context.Context, node uint64, ids []timer.ShardID) ([]timer.ShardID, error) {
+		return s.askNode(ctx, node, ids, false, scanCallIn)
 	}
-	p.err = s.readAt(ctx, p.node, &reading{
-		of:     s.of,
-		method: methodHistory, within: scanCallIn,
+	return s.all(ctx, slices.DeleteFunc(slices.Clone(s.ids), func(id timer.ShardID) bool { return s.led[id] }))
+}
+
+// askNode asks a node for the shards that it leads, and with kept for what it has of the others,
+// too. led are those that it led.
+func (s *historySearch) askNode(ctx context.Context, node uint64, ids []timer.ShardID, kept bool, within time.Duration) (led []timer.ShardID, err error) {
+	q := *s.query
+	q.Shards, q.Kept = ids, kept
+	p := historyPart{node: node}
+	err = s.readAt(ctx, node, &reading{
+		of: s.of,
+		here: func() error {
+			led, p.list, p.more, err = s.historyHere(&q)
+			return err
+		},
+		method: methodHistory, within: within,
 		ask: func() []byte { return wire.AppendHistoryQuery(nil, &q) },
-		take: func(answer []byte) (err error) {
-			p.shards, p.list, p.more, err = wire.DecodeHistory(answer)
+		take: func(answer []byte) error {
+			led, p.list, p.more, err = wire.DecodeHistory(answer)
 			return err
 		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	if p.shards = led; kept {
+		p.shards = ids
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parts = append(s.parts, p)
+	for _, id := range led {
+		s.led[id] = true
+	}
+	return led, nil
 }
 
-// historyHere answers for those of the query's shards that this node leads, or else for the others.
+// historyHere answers for those of the query's shards that this node leads, and with Kept for the
+// others, too.
 func (r *Router) historyHere(q *timer.HistoryQuery) (led []timer.ShardID, list []*timer.HistoryEntry, more bool, err error) {
-	for _, id := range q.Shards {
-		if r.leads(id) != q.Kept {
-			led = append(led, id)
-		}
-	}
-	if len(led) == 0 {
-		return nil, nil, false, nil
-	}
 	here := *q
-	here.Shards = led
-	list, more, err = r.cfg.History.List(&here)
+	if led = r.ledOf(q.Shards); !q.Kept {
+		here.Shards = led
+	}
+	if len(here.Shards) > 0 {
+		list, more, err = r.cfg.History.List(&here)
+	}
 	return led, list, more, err
 }
 

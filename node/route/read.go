@@ -49,61 +49,7 @@ func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic time
 	return found, nil
 }
 
-// List answers a query on one shard from its leader: at most q.Limit timers, in order. A page too
-// large for one answer between nodes is asked for in parts, each as of its own moment.
-func (r *Router) List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	var out []*timer.Timer
-	rest := *q
-	if rest.Of == 0 {
-		rest.Of = r.shards()
-	}
-	for {
-		page, cut, err := r.page(ctx, id, &rest)
-		if err != nil {
-			return nil, err
-		}
-		if out == nil {
-			out = page
-		} else {
-			out = append(out, page...)
-		}
-		if !cut || len(page) == 0 || len(out) >= q.Limit {
-			return out, nil
-		}
-		last := q.SortKey(page[len(page)-1])
-		rest.After, rest.Limit = &last, q.Limit-len(out)
-	}
-}
-
-func (r *Router) page(ctx context.Context, id timer.ShardID, q *timer.Query) (page []*timer.Timer, cut bool, err error) {
-	err = r.read(ctx, &id, r.tasks.Now(), reading{
-		of: q.Of,
-		here: func() error {
-			cut = false
-			page, err = r.host.List(id, q)
-			return err
-		},
-		method: methodList, within: scanCallIn,
-		ask: func() []byte { return wire.AppendQuery(nil, id, q) },
-		take: func(answer []byte) error {
-			page, cut, err = wire.DecodeTimers(answer)
-			shorten(page, q.Room)
-			return err
-		},
-	})
-	return page, cut, err
-}
-
-// shorten leaves out of a page from elsewhere the timers for which there is no room here.
-func shorten(page []*timer.Timer, room timer.Room) {
-	for _, t := range page {
-		if room != nil && !t.Short && !room.Take(t.Size()) {
-			t.Shorten()
-		}
-	}
-}
-
-// reading is how one shard is read, here or elsewhere.
+// reading is how shards are read, here or elsewhere.
 type reading struct {
 	of     int    // the number of shards that it is right for; 0: any, see counting
 	place  func() // finds the shard, which may have become another; nil: it may not
@@ -123,9 +69,6 @@ func (r *Router) read(ctx context.Context, shard *timer.ShardID, begin time.Dura
 			rd.place()
 		}
 		id := *shard
-		if rd.of != 0 && rd.of != r.shards() {
-			return timer.ErrShards
-		}
 		t.choose(r, id)
 		err := r.readAt(ctx, t.node, &rd)
 		if t.node != r.self {

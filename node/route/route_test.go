@@ -329,34 +329,11 @@ func TestRouteReads(t *testing.T) {
 			if _, err := f.nodes[1].Router.Timer(t.Context(), 2, 1, "a"); err != c.want || time.Since(begin) > retryFor {
 				t.Errorf("the leader says %v: %v after %s", c.says, err, time.Since(begin))
 			}
-			if _, err := f.nodes[1].Router.List(t.Context(), 2, &timer.Query{Limit: 5}); err != c.want {
+			if _, err := f.nodes[1].Router.List(t.Context(), &timer.Query{Limit: 5}); err != c.want {
 				t.Errorf("the leader says %v: list %v", c.says, err)
 			}
 		}
 	})
-}
-
-// TestRouteList: a list that is too much for one answer comes in parts, and is whole.
-func TestRouteList(t *testing.T) {
-	f := newFakeCluster(2, 2)
-	payload := make([]byte, 1<<20)
-	for i := range 40 {
-		f.timers[2] = append(f.timers[2], &timer.Timer{
-			ID: fmt.Sprint(i), State: timer.Scheduled, Spec: timer.Spec{DueMs: int64(1 + i), PayloadKind: timer.BinaryPayload, Payload: payload},
-		})
-	}
-	for _, c := range []struct{ limit, want, calls int }{{100, 40, 3}, {20, 20, 2}, {5, 5, 1}} {
-		f.calls = nil
-		list, err := f.nodes[1].Router.List(t.Context(), 2, &timer.Query{Limit: c.limit})
-		if err != nil || len(list) != c.want || len(f.calls) != c.calls {
-			t.Fatalf("%d timers of %d in %d calls, %v", len(list), c.limit, len(f.calls), err)
-		}
-		for i, timer := range list {
-			if timer.ID != fmt.Sprint(i) || len(timer.Payload) != len(payload) {
-				t.Errorf("timer %d is %s", i, timer.ID)
-			}
-		}
-	}
 }
 
 // TestRouteCounts: each node is asked once, and again when leaders moved meanwhile.
@@ -567,18 +544,16 @@ func TestRouteWalk(t *testing.T) {
 			return deliver()
 		}
 		met := 0
-		for at := (timer.ScanCursor{}); !at.Done(); {
-			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, f.shards, &timer.Query{Limit: 3}, at)
-			if err != nil {
+		for steps := []timer.Step{{Shard: 2}}; !steps[0].At.Done(); {
+			if err := f.nodes[1].Router.Walk(t.Context(), f.shards, &timer.Query{Limit: 3}, steps); err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range marks {
+			for _, m := range steps[0].Refs {
 				if m.ID != fmt.Sprint(met) {
 					t.Fatalf("%s after %d others", m.ID, met)
 				}
 				met++
 			}
-			at = next
 		}
 		if met != 40 {
 			t.Errorf("%d of 40", met)

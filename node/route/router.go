@@ -24,11 +24,11 @@ import (
 const (
 	methodOps    uint8 = 1 + iota // shard.AppendOps → AppendAnswers
 	methodTimer                   // shard.AppendTimerRequest → AppendTimer
-	methodList                    // shard.AppendQuery → AppendTimers
+	methodList                    // shard.AppendQuery → AppendPage
 	methodCounts                  // shard.AppendCountsRequest → AppendCounts
 
 	methodHistory  uint8 = 8  // shard.AppendHistoryQuery → AppendHistory
-	methodWalk     uint8 = 12 // shard.AppendWalk → AppendMarks
+	methodWalk     uint8 = 12 // shard.AppendWalk → AppendSteps
 	methodProgress uint8 = 13 // shard.AppendProgressRequest → AppendProgress
 	methodState    uint8 = 15 // shard.AppendStateRequest → AppendStateAnswer
 )
@@ -56,7 +56,8 @@ type Host interface {
 	Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)
 	DoAll(ops []timer.Op)
 	Timer(id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error)
-	List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
+	// List gives a page of shards that this node leads, and which of them have answered.
+	List(ids []timer.ShardID, q *timer.Query) (page timer.Page, led []timer.ShardID, err error)
 	// Counts sums up a topic over the shards that this node leads.
 	Counts(topics []timer.TopicID) ([]timer.Counts, error)
 	Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) ([]timer.Ref, timer.ScanCursor, error)

@@ -129,21 +129,6 @@ func (r *Router) serveTimer(_ context.Context, body []byte) []byte {
 	return wire.AppendTimer(nil, found)
 }
 
-func (r *Router) serveList(_ context.Context, body []byte) []byte {
-	id, q, err := wire.DecodeQuery(body)
-	if err == nil {
-		err = r.notLeader(id)
-	}
-	var list []*timer.Timer
-	if err == nil {
-		list, err = r.host.List(id, q)
-	}
-	if err != nil {
-		return wire.AppendFailure(nil, err)
-	}
-	return wire.AppendTimers(nil, list)
-}
-
 func (r *Router) serveCounts(_ context.Context, body []byte) []byte {
 	topics, err := wire.DecodeCountsRequest(body)
 	if err != nil {

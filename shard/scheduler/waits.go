@@ -30,6 +30,18 @@ func (v *view) Standing(h timer.Handle) Standing {
 	return p
 }
 
+// WaitOf returns the reason why a scheduled timer waits, also where this replica does not lead.
+func (v *view) WaitOf(h timer.Handle) timer.Wait {
+	d := v.table.Due(h)
+	switch {
+	case d.State != timer.Scheduled:
+		return timer.Wait{}
+	case !v.Leads() && !d.Paused && d.NextMs <= v.now.WallMs:
+		return timer.Wait{For: timer.WaitLeader}
+	}
+	return v.waitOf(h, &d)
+}
+
 // waitOf returns the reason why a scheduled timer waits. It changes nothing.
 func (v *view) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	now := v.now.WallMs

@@ -9,13 +9,20 @@ import (
 	"carillon/timer/encoding"
 )
 
-// TopK keeps the first Limit timers of a Scan, in the query's order. It stores only their keys;
-// Take copies the timers at the end. One TopK serves one query of one table.
+// TopK keeps the first Limit timers of one query in some tables, in its order: O(Limit) keys,
+// however many the tables are. Take copies the timers at the end.
 type TopK struct {
 	found []candidate // a heap with the last in order at the root
 	max   int
 	full  bool // some selected timers did not fit
-	Hides Hides
+}
+
+// Part is a table of a TopK.
+type Part struct {
+	Table  *Table
+	Query  *timer.Query // the same in all parts, but for Only
+	Hides  Hides
+	Number int // for the caller
 }
 
 // Hides reports whether a leased timer counts as scheduled. A nil Hides hides none.
@@ -24,15 +31,17 @@ type Hides func(h timer.Handle) bool
 type candidate struct {
 	key    timer.SortKey
 	handle timer.Handle
+	part   *Part
 }
 
-// Scan visits at most budget slots after from (0 at first), adds selected timers to top, and
+// Scan visits at most budget slots of a part after from (0 at first), keeps selected timers, and
 // returns the slot to continue after. Entries may be applied between two calls. A timer that
 // changes meanwhile may or may not be seen.
-func (t *timers) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (next timer.Handle, done bool) {
-	if top.max == 0 {
-		top.max = min(max(q.Limit, 1), timer.MaxScan)
-		top.found = make([]candidate, 0, min(top.max, 16))
+func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handle, done bool) {
+	t, q := part.Table, part.Query
+	if p.max == 0 {
+		p.max = min(max(q.Limit, 1), timer.MaxScan)
+		p.found = make([]candidate, 0, min(p.max, 16))
 	}
 	row, ok := t.topics.rowOf[q.Topic]
 	if !ok {
@@ -41,11 +50,11 @@ func (t *timers) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) 
 	for ; budget > 0 && from < t.slots.High; budget-- {
 		from++
 		s := t.slots.At(from)
-		if s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, top.Hides, from, s) {
+		if s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) {
 			continue
 		}
-		if ms, ok := t.selects(q, s); ok && top.mayTake(ms) {
-			top.offer(q, from, s.Seq(), ms, t.content.View(s.Ref).ID)
+		if ms, ok := t.selects(q, s); ok && p.mayTake(ms) {
+			p.offer(part, from, s.Seq(), ms, t.content.View(s.Ref).ID)
 		}
 	}
 	return from, from >= t.slots.High
@@ -118,12 +127,12 @@ func (p *TopK) mayTake(sortMs int64) bool {
 }
 
 // offer keeps a candidate if it is among the first.
-func (p *TopK) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id []byte) {
+func (p *TopK) offer(part *Part, h timer.Handle, seq uint64, sortMs int64, id []byte) {
 	key := timer.SortKey{SortMs: sortMs, ID: string(id), Seq: seq}
-	if q.After != nil && key.Compare(*q.After) <= 0 {
+	if after := part.Query.After; after != nil && key.Compare(*after) <= 0 {
 		return
 	}
-	c := candidate{key, h}
+	c := candidate{key, h, part}
 	if len(p.found) < p.max {
 		p.found = append(p.found, c)
 		p.up(len(p.found) - 1)
@@ -163,75 +172,46 @@ func (p *TopK) down(i int) {
 	}
 }
 
-// Len returns the number of timers found.
-func (p *TopK) Len() int { return len(p.found) }
-
-// Last returns the key of the last timer kept, in the query's order.
-func (p *TopK) Last() timer.SortKey {
-	if len(p.found) == 0 {
-		return timer.SortKey{}
-	}
-	return p.found[0].key
-}
-
-// More reports whether the query selects timers behind those kept.
-func (p *TopK) More() bool { return p.full }
-
 // Found is a selected timer and its key in the order.
 type Found struct {
 	Key    timer.SortKey
 	Handle timer.Handle
+	Part   *Part
 	Timer  *timer.Timer
 }
 
-// Take copies the timers found, in order, and empties the TopK. It leaves out timers that are gone
-// or that the query no longer selects.
-func (p *TopK) Take(t *Table, q *timer.Query) []Found {
+// Rest is what a query selects behind the timers that were taken.
+type Rest struct {
+	More   bool // there may be some: at Next, or behind it
+	NoRoom bool // that at Next did not fit
+	Next   timer.SortKey
+}
+
+// Take copies the timers found, in order, as long as there is room, and empties the TopK. It leaves
+// out timers that are gone or that the query no longer selects.
+func (p *TopK) Take(room timer.Room) (out []Found, rest Rest) {
 	slices.SortFunc(p.found, func(a, b candidate) int { return a.key.Compare(b.key) })
-	out := make([]Found, 0, len(p.found))
+	out = make([]Found, 0, len(p.found))
+	rest.More = p.full
 	for _, c := range p.found {
+		t, q := c.part.Table, c.part.Query
+		rest.Next = c.key
 		s := t.live(c.handle, c.key.Seq)
-		if s == nil || !wants(q, p.Hides, c.handle, s) {
+		if s == nil || !wants(q, c.part.Hides, c.handle, s) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); !ok || ms != c.key.SortMs {
 			continue
 		}
-		out = append(out, Found{c.key, c.handle, t.found(c.handle, q)})
+		if room != nil && !room.Take(t.CopySize(c.handle, !q.WithoutPayload)) {
+			rest.More, rest.NoRoom = true, true
+			break
+		}
+		out = append(out, Found{c.key, c.handle, c.part, t.CopyWith(c.handle, !q.WithoutPayload)})
 	}
 	p.found, p.full, p.max = nil, false, 0
-	return out
+	return out, rest
 }
-
-// found copies a selected timer, or returns a short form of it if there is no room.
-func (t *timers) found(h timer.Handle, q *timer.Query) *timer.Timer {
-	if q.Room == nil || q.Room.Take(t.CopySize(h, !q.WithoutPayload)) {
-		return t.CopyWith(h, !q.WithoutPayload)
-	}
-	s := t.get(h)
-	m := &timer.Timer{Topic: t.topics.rows[s.Topic].id, ID: string(t.content.View(s.Ref).ID), Seq: s.Seq(), Origin: t.originOf(s.Seq()), State: s.State(), Spec: timer.Spec{DueMs: t.dueMs(s)}, Short: true}
-	if m.State.Over() && s.Attempt != 0 {
-		m.EndedMs = t.attempts.At(s.Attempt).EndedMs()
-	}
-	return m
-}
-
-// RoomFor returns the bound of the answer to a query: its Bytes and its Room.
-func RoomFor(q *timer.Query) timer.Room {
-	if q.Bytes == 0 {
-		return q.Room
-	}
-	own := timer.NewAllowance(q.Bytes)
-	if q.Room == nil {
-		return own
-	}
-	return both{own, q.Room}
-}
-
-// both is the room within two bounds.
-type both struct{ a, b timer.Room }
-
-func (r both) Take(bytes int) bool { return r.a.Take(bytes) && r.b.Take(bytes) }
 
 // ScanLeased calls fn for leased timers. It visits at most budget slots after from (0 at first) and
 // returns the slot to continue after. fn must not change the table.

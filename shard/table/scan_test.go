@@ -77,11 +77,12 @@ func TestScanOrdersEqualTimes(t *testing.T) {
 
 func scanAll(t *Table, q *timer.Query) ([]Found, bool) {
 	var top TopK
+	part := &Part{Table: t, Query: q}
 	for from, done := timer.Handle(0), false; !done; {
-		from, done = t.Scan(q, from, 7, &top)
+		from, done = top.Scan(part, from, 7)
 	}
-	more := top.More()
-	return top.Take(t, q), more
+	out, rest := top.Take(nil)
+	return out, rest.More
 }
 
 func modelSelects(q *timer.Query, x *modelTimer) (int64, bool) {

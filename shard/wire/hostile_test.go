@@ -74,35 +74,38 @@ func FuzzWire(f *testing.F) {
 				return AppendTimer(nil, timer), err
 			})
 		}
-		if list, _, err := DecodeTimers(b); err == nil {
-			again("timers", AppendTimers(nil, list), func(b []byte) ([]byte, error) {
-				list, _, err := DecodeTimers(b)
-				return AppendTimers(nil, list), err
+		if ids, page, err := DecodePage(b); err == nil {
+			again("page", AppendPage(nil, ids, page, &timer.Query{}), func(b []byte) ([]byte, error) {
+				ids, page, err := DecodePage(b)
+				return AppendPage(nil, ids, page, &timer.Query{}), err
 			})
 		}
-		if id, q, err := DecodeQuery(b); err == nil {
-			again("query", AppendQuery(nil, id, q), func(b []byte) ([]byte, error) {
-				id, q, err := DecodeQuery(b)
+		if ids, q, err := DecodeQuery(b); err == nil {
+			again("query", AppendQuery(nil, ids, q), func(b []byte) ([]byte, error) {
+				ids, q, err := DecodeQuery(b)
 				if err != nil {
 					return nil, err
 				}
-				return AppendQuery(nil, id, q), nil
+				return AppendQuery(nil, ids, q), nil
 			})
 		}
-		if id, q, at, err := DecodeWalk(b); err == nil {
-			again("walk", AppendWalk(nil, id, q, at), func(b []byte) ([]byte, error) {
-				id, q, at, err := DecodeWalk(b)
+		if steps, q, err := DecodeWalk(b); err == nil {
+			again("walk", AppendWalk(nil, steps, q), func(b []byte) ([]byte, error) {
+				steps, q, err := DecodeWalk(b)
 				if err != nil {
 					return nil, err
 				}
-				return AppendWalk(nil, id, q, at), nil
+				return AppendWalk(nil, steps, q), nil
 			})
 		}
-		if marks, next, err := DecodeRefs(b); err == nil {
-			again("marks", AppendRefs(nil, marks, next), func(b []byte) ([]byte, error) {
-				marks, next, err := DecodeRefs(b)
-				return AppendRefs(nil, marks, next), err
-			})
+		for n := 1; n < 3; n++ {
+			steps := make([]timer.Step, n)
+			if err := DecodeSteps(b, steps); err == nil {
+				again("steps", AppendSteps(nil, steps), func(b []byte) ([]byte, error) {
+					err := DecodeSteps(b, steps)
+					return AppendSteps(nil, steps), err
+				})
+			}
 		}
 		if ids, c, err := DecodeCounts(b); err == nil {
 			again("counts", AppendCounts(nil, ids, c), func(b []byte) ([]byte, error) {

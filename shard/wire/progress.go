@@ -13,7 +13,6 @@ const maxProgress = 4096
 // Flags of the request.
 const (
 	progressAttempts = 1 << iota
-	progressSeqs     // each id is followed by a number
 )
 
 // AppendProgressRequest encodes a request for the progress of timers in one shard.
@@ -22,17 +21,11 @@ func AppendProgressRequest(dst []byte, id timer.ShardID, q *timer.ProgressQuery)
 	if q.Attempts {
 		flags |= progressAttempts
 	}
-	if q.Seqs != nil {
-		flags |= progressSeqs
-	}
 	dst = binary.AppendUvarint(append(dst, version), uint64(id))
 	dst = binary.AppendUvarint(dst, uint64(q.Topic))
 	dst = binary.AppendUvarint(append(dst, flags), uint64(len(q.IDs)))
-	for i, name := range q.IDs {
+	for _, name := range q.IDs {
 		dst = encoding.AppendBlock(dst, name)
-		if q.Seqs != nil {
-			dst = binary.AppendUvarint(dst, q.Seqs[i])
-		}
 	}
 	return dst
 }
@@ -43,15 +36,12 @@ func DecodeProgressRequest(b []byte) (id timer.ShardID, q *timer.ProgressQuery, 
 	id = timer.ShardID(r.Number(1<<32-1, "shard"))
 	q = &timer.ProgressQuery{Topic: timer.TopicID(r.Number(1<<32-1, "topic"))}
 	flags := r.Byte()
-	if flags&^(progressAttempts|progressSeqs) != 0 {
+	if flags&^progressAttempts != 0 {
 		r.Fail("unknown flags of a question for progress")
 	}
 	q.Attempts = flags&progressAttempts != 0
 	for n := r.Count(maxProgress, 1, "timers"); n > 0 && r.Fault == ""; n-- {
 		q.IDs = append(q.IDs, string(r.Block(encoding.MaxID, "id")))
-		if flags&progressSeqs != 0 {
-			q.Seqs = append(q.Seqs, r.Uvarint())
-		}
 	}
 	return id, q, r.Close()
 }

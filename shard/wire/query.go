@@ -16,12 +16,14 @@ const (
 	queryWithoutPayload
 	queryAfter
 	queryBytes
+	queryShards // all shards are last
+	queryWaits
 
 	queryFlags = 1<<iota - 1
 )
 
-// AppendQuery encodes a query on one shard.
-func AppendQuery(dst []byte, id timer.ShardID, q *timer.Query) []byte {
+// AppendQuery encodes a query on some shards, at least one, in ascending order.
+func AppendQuery(dst []byte, ids []timer.ShardID, q *timer.Query) []byte {
 	var flags byte
 	if q.ByEnd {
 		flags |= queryByEnd
@@ -35,7 +37,13 @@ func AppendQuery(dst []byte, id timer.ShardID, q *timer.Query) []byte {
 	if q.Bytes > 0 {
 		flags |= queryBytes
 	}
-	dst = binary.AppendUvarint(append(dst, version), uint64(id))
+	if len(ids) > 1 {
+		flags |= queryShards
+	}
+	if q.Waits {
+		flags |= queryWaits
+	}
+	dst = binary.AppendUvarint(append(dst, version), uint64(ids[0]))
 	dst = binary.AppendUvarint(dst, uint64(q.Topic))
 	dst = append(dst, q.States, byte(q.Reason), flags)
 	dst = binary.AppendVarint(dst, q.FromMs)
@@ -47,20 +55,40 @@ func AppendQuery(dst []byte, id timer.ShardID, q *timer.Query) []byte {
 		dst = encoding.AppendBlock(dst, label)
 	}
 	if q.After != nil {
-		dst = binary.AppendVarint(dst, q.After.SortMs)
-		dst = encoding.AppendBlock(dst, q.After.ID)
-		dst = binary.AppendUvarint(dst, q.After.Seq)
+		dst = appendPlace(dst, *q.After)
 	}
 	if q.Bytes > 0 {
 		dst = binary.AppendUvarint(dst, uint64(min(q.Bytes, answerBytes)))
 	}
+	if len(ids) > 1 {
+		dst = appendIDs(dst, ids)
+	}
 	return dst
 }
 
+func appendPlace(dst []byte, k timer.SortKey) []byte {
+	dst = binary.AppendVarint(dst, k.SortMs)
+	dst = encoding.AppendBlock(dst, k.ID)
+	return binary.AppendUvarint(dst, k.Seq)
+}
+
+func (r *reader) place() timer.SortKey {
+	return timer.SortKey{SortMs: r.Varint(), ID: string(r.Block(encoding.MaxID, "place")), Seq: r.Uvarint()}
+}
+
 // DecodeQuery decodes the output of AppendQuery.
-func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
+func DecodeQuery(b []byte) ([]timer.ShardID, *timer.Query, error) {
 	r := open(b)
-	id := timer.ShardID(r.Number(1<<32-1, "shard"))
+	ids, q := r.query()
+	if err := r.Close(); err != nil {
+		return nil, nil, err
+	}
+	return ids, q, nil
+}
+
+// query reads what AppendQuery has written behind the version.
+func (r *reader) query() ([]timer.ShardID, *timer.Query) {
+	ids := []timer.ShardID{timer.ShardID(r.Number(1<<32-1, "shard"))}
 	q := &timer.Query{Topic: timer.TopicID(r.Number(1<<32-1, "topic"))}
 	q.States, q.Reason = r.Byte(), timer.Reason(r.Byte())
 	if q.Reason > timer.Refused {
@@ -72,6 +100,7 @@ func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
 	}
 	q.ByEnd = flags&queryByEnd != 0
 	q.WithoutPayload = flags&queryWithoutPayload != 0
+	q.Waits = flags&queryWaits != 0
 	q.FromMs, q.ToMs = r.Varint(), r.Varint()
 	q.Limit = int(r.Number(maxWireLimit, "limit"))
 	q.IDPrefix = string(r.Block(encoding.MaxID, "prefix"))
@@ -79,15 +108,18 @@ func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
 		q.Labels = append(q.Labels, string(r.Block(encoding.MaxText, "label")))
 	}
 	if flags&queryAfter != 0 {
-		q.After = &timer.SortKey{SortMs: r.Varint(), ID: string(r.Block(encoding.MaxID, "place")), Seq: r.Uvarint()}
+		k := r.place()
+		q.After = &k
 	}
 	if flags&queryBytes != 0 {
 		q.Bytes = int(r.Number(answerBytes, "bytes"))
 	}
-	if err := r.Close(); err != nil {
-		return 0, nil, err
+	if flags&queryShards != 0 {
+		if ids = r.ids(); len(ids) < 2 {
+			r.Fail("a list of one shard")
+		}
 	}
-	return id, q, nil
+	return ids, q
 }
 
 // maxWireTopics bounds the topics of one request for counts.
@@ -115,13 +147,7 @@ func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
 // AppendCounts encodes topics' counts and the shards that they add up, in ascending order. With
 // these the asking node checks that each shard was counted once.
 func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte {
-	dst = append(dst, version, faultNone)
-	dst = binary.AppendUvarint(dst, uint64(len(ids)))
-	last := timer.ShardID(0)
-	for _, id := range ids {
-		dst = binary.AppendUvarint(dst, uint64(id-last))
-		last = id
-	}
+	dst = appendIDs(append(dst, version, faultNone), ids)
 	dst = binary.AppendUvarint(dst, uint64(len(counts)))
 	for i := range counts {
 		for _, n := range countFields(&counts[i]) {
@@ -149,15 +175,7 @@ func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err err
 	if err != nil {
 		return nil, nil, err
 	}
-	last := uint64(0)
-	for n := r.Count(1<<32-1, 1, "shards"); n > 0 && r.Fault == ""; n-- {
-		d := r.Number(1<<32-1-last, "shard")
-		if d == 0 && len(ids) > 0 {
-			r.Fail("shards out of order")
-		}
-		last += d
-		ids = append(ids, timer.ShardID(last))
-	}
+	ids = r.ids()
 	counts = make([]timer.Counts, r.Count(maxWireTopics, len(countFields(new(timer.Counts))), "topics"))
 	for i := range counts {
 		for _, n := range countFields(&counts[i]) {

@@ -48,33 +48,85 @@ func DecodeTimer(b []byte) (*timer.Timer, error) {
 	return t, nil
 }
 
-// AppendTimers encodes a page of timers: the first that fit, at least one.
-func AppendTimers(dst []byte, list []*timer.Timer) []byte {
+// Flags of a page.
+const (
+	pageMore   = 1 << iota // there is more: where
+	pageShards             // the shards that answer are last
+	pageWaits              // and then, why each timer waits
+
+	pageFlags = 1<<iota - 1
+)
+
+// AppendPage encodes a page of the shards that answer: the first timers that fit.
+func AppendPage(dst []byte, ids []timer.ShardID, page timer.Page, q *timer.Query) []byte {
 	start := len(dst)
 	dst = append(dst, version, faultNone, 0)
-	for _, t := range list {
+	for i, t := range page.Timers {
 		if len(dst)-start > answerBytes {
-			dst[start+2] = 1
-			return append(dst, 0)
+			page.Cut(q, i)
+			break
 		}
 		dst = encoding.AppendTimer(append(dst, 1), t)
 	}
-	return append(dst, 0)
+	dst = append(dst, 0)
+	flags := &dst[start+2]
+	if page.More {
+		*flags |= pageMore
+	}
+	if len(ids) > 0 {
+		*flags |= pageShards
+	}
+	if page.Waits != nil {
+		*flags |= pageWaits
+	}
+	if page.More {
+		dst = appendPlace(dst, page.Next)
+	}
+	if len(ids) > 0 {
+		dst = appendIDs(dst, ids)
+	}
+	for _, w := range page.Waits {
+		if dst = append(dst, byte(w.For)); w.For != timer.NoWait {
+			dst = encoding.AppendBlock(dst, encoding.Cut(w.On, encoding.MaxErr))
+		}
+	}
+	return dst
 }
 
-// DecodeTimers decodes the output of AppendTimers or AppendFailure. cut says that the list was
-// longer.
-func DecodeTimers(b []byte) (list []*timer.Timer, cut bool, err error) {
+// DecodePage decodes the output of AppendPage or AppendFailure. A cause of waiting that this
+// release does not know is dropped.
+func DecodePage(b []byte) (ids []timer.ShardID, p timer.Page, err error) {
 	r, err := answered(b)
 	if err != nil {
-		return nil, false, err
+		return nil, timer.Page{}, err
 	}
-	cut = r.Number(1, "cut") == 1
+	flags := r.Byte()
+	if flags&^pageFlags != 0 {
+		r.Fail("unknown flags of a page")
+	}
 	for r.Number(1, "presence") == 1 && r.Fault == "" {
-		list = append(list, r.Timer())
+		p.Timers = append(p.Timers, r.Timer())
+	}
+	if p.More = flags&pageMore != 0; p.More {
+		p.Next = r.place()
+	}
+	if flags&pageShards != 0 {
+		ids = r.ids()
+	}
+	if flags&pageWaits != 0 && r.Fault == "" {
+		p.Waits = make([]timer.Wait, len(p.Timers))
+	}
+	for i := range p.Waits {
+		w := timer.Wait{For: timer.WaitCause(r.Byte())}
+		if w.For != timer.NoWait {
+			w.On = string(r.Block(encoding.MaxErr, "cause"))
+		}
+		if w.For.Known() {
+			p.Waits[i] = w
+		}
 	}
 	if err := r.Close(); err != nil {
-		return nil, false, err
+		return nil, timer.Page{}, err
 	}
-	return list, cut, nil
+	return ids, p, nil
 }

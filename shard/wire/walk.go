@@ -20,52 +20,112 @@ const (
 	markFlags = 1<<iota - 1
 )
 
-// AppendWalk encodes one step of a walk on one shard.
-func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at timer.ScanCursor) []byte {
-	var begun byte
-	if at.Begun {
-		begun = 1
+// Flags of a place in a walk.
+const (
+	walkBegun   = 1 << iota
+	walkRefused // in an answer: the step was not taken
+	walkMore    // in an answer: that of another step follows
+
+	walkFlags = 1<<iota - 1
+)
+
+// AppendWalk encodes a step each of some walks, at least one, in ascending order of their shards.
+func AppendWalk(dst []byte, steps []timer.Step, q *timer.Query) []byte {
+	ids := make([]timer.ShardID, len(steps))
+	for i := range steps {
+		ids[i] = steps[i].Shard
 	}
-	dst = append(dst, version, begun)
-	dst = binary.AppendUvarint(dst, uint64(at.From))
-	dst = binary.AppendUvarint(dst, uint64(at.High))
-	dst = binary.AppendUvarint(dst, at.Seq)
-	return AppendQuery(dst, id, q)
+	dst = appendCursor(append(dst, version), 0, steps[0].At)
+	dst = AppendQuery(dst, ids, q)
+	for i := range steps[1:] {
+		dst = appendCursor(dst, 0, steps[1+i].At)
+	}
+	return dst
 }
 
 // DecodeWalk decodes the output of AppendWalk.
-func DecodeWalk(b []byte) (id timer.ShardID, q *timer.Query, at timer.ScanCursor, err error) {
+func DecodeWalk(b []byte) ([]timer.Step, *timer.Query, error) {
 	r := open(b)
-	at = r.waypoint()
-	if err := r.Err(); err != nil {
-		return 0, nil, timer.ScanCursor{}, err
+	at, _ := r.cursor(walkBegun)
+	if v := r.Byte(); v != version {
+		r.Fail("version of a query")
 	}
-	id, q, err = DecodeQuery(r.Rest)
-	return id, q, at, err
+	ids, q := r.query()
+	steps := make([]timer.Step, len(ids))
+	for i, id := range ids {
+		if i > 0 {
+			at, _ = r.cursor(walkBegun)
+		}
+		steps[i] = timer.Step{Shard: id, At: at}
+	}
+	if err := r.Close(); err != nil {
+		return nil, nil, err
+	}
+	return steps, q, nil
 }
 
-func (r *reader) waypoint() (at timer.ScanCursor) {
-	begun := r.Byte()
-	if begun > 1 {
-		r.Fail("a walk that has begun otherwise")
+func appendCursor(dst []byte, flags byte, at timer.ScanCursor) []byte {
+	if at.Begun {
+		flags |= walkBegun
 	}
-	at.Begun = begun == 1
+	dst = append(dst, flags)
+	dst = binary.AppendUvarint(dst, uint64(at.From))
+	dst = binary.AppendUvarint(dst, uint64(at.High))
+	return binary.AppendUvarint(dst, at.Seq)
+}
+
+func (r *reader) cursor(known byte) (at timer.ScanCursor, flags byte) {
+	if flags = r.Byte(); flags&^known != 0 {
+		r.Fail("unknown flags of a place in a walk")
+	}
+	at.Begun = flags&walkBegun != 0
 	at.From = timer.Handle(r.Number(1<<32-1, "slot"))
 	at.High = timer.Handle(r.Number(1<<32-1, "slot"))
 	at.Seq = r.Uvarint()
-	return at
+	return at, flags
 }
 
-// AppendRefs encodes the timers that a step found, and where the next step begins.
-func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
-	var begun byte
-	if next.Begun {
-		begun = 1
+// AppendSteps encodes where each walk is by now, and the timers that its step has found.
+func AppendSteps(dst []byte, steps []timer.Step) []byte {
+	dst = append(dst, version, faultNone)
+	for i := range steps {
+		s := &steps[i]
+		var flags byte
+		if s.Refused {
+			flags |= walkRefused
+		}
+		if i < len(steps)-1 {
+			flags |= walkMore
+		}
+		dst = appendRefs(appendCursor(dst, flags, s.At), s.Refs)
 	}
-	dst = append(dst, version, faultNone, begun)
-	dst = binary.AppendUvarint(dst, uint64(next.From))
-	dst = binary.AppendUvarint(dst, uint64(next.High))
-	dst = binary.AppendUvarint(dst, next.Seq)
+	return dst
+}
+
+// DecodeSteps decodes the output of AppendSteps or AppendFailure, the answer to these steps, into
+// them.
+func DecodeSteps(b []byte, steps []timer.Step) error {
+	r, err := answered(b)
+	if err != nil {
+		return err
+	}
+	found := make([]timer.Step, len(steps))
+	for i := range found {
+		s := &found[i]
+		var flags byte
+		s.At, flags = r.cursor(walkFlags)
+		if s.Shard, s.Refused, s.Refs = steps[i].Shard, flags&walkRefused != 0, r.refs(); (flags&walkMore != 0) != (i < len(steps)-1) {
+			r.Fail("not as many steps as were asked for")
+		}
+	}
+	if err := r.Close(); err != nil {
+		return err
+	}
+	copy(steps, found)
+	return nil
+}
+
+func appendRefs(dst []byte, marks []timer.Ref) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(marks)))
 	for i := range marks {
 		m := &marks[i]
@@ -96,13 +156,7 @@ func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 	return dst
 }
 
-// DecodeRefs decodes the output of AppendRefs or AppendFailure.
-func DecodeRefs(b []byte) (marks []timer.Ref, next timer.ScanCursor, err error) {
-	r, err := answered(b)
-	if err != nil {
-		return nil, timer.ScanCursor{}, err
-	}
-	next = r.waypoint()
+func (r *reader) refs() (marks []timer.Ref) {
 	for n := r.Count(timer.MaxScan, minRef, "marks"); n > 0 && r.Fault == ""; n-- {
 		m := timer.Ref{ID: string(r.Block(encoding.MaxID, "id")), Seq: r.Uvarint(), Tag: uint32(r.Number(1<<32-1, "tag"))}
 		m.Version = uint32(r.Number(1<<32-1, "version"))
@@ -117,8 +171,5 @@ func DecodeRefs(b []byte) (marks []timer.Ref, next timer.ScanCursor, err error) 
 		}
 		marks = append(marks, m)
 	}
-	if err := r.Close(); err != nil {
-		return nil, timer.ScanCursor{}, err
-	}
-	return marks, next, nil
+	return marks
 }

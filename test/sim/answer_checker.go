@@ -29,7 +29,7 @@ func (b *answerChecker) given(w *World, j *table.Job, status int) *timer.Answer 
 
 // shown checks a timer in an answer to a client.
 func (b *answerChecker) shown(w *World, t *timer.Timer) {
-	if t == nil || t.Short {
+	if t == nil {
 		return
 	}
 	if t.LastAnswer == nil {

@@ -10,7 +10,7 @@ import (
 const (
 	TimerCancelRequested = 1 << iota
 	timerSuccessor
-	timerShort
+	_          // it was once used
 	TimerAsked // the time is last
 	timerMade  // Content, FirstMs and Occurrence follow; the history does not keep them
 	timerPaused
@@ -34,9 +34,6 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	}
 	if t.Successor {
 		flags |= timerSuccessor
-	}
-	if t.Short {
-		flags |= timerShort
 	}
 	if t.AskedMs != 0 {
 		flags |= TimerAsked
@@ -116,7 +113,6 @@ func (r *Reader) Timer() *timer.Timer {
 	t.CancelRequested = flags&TimerCancelRequested != 0
 	t.Successor = flags&timerSuccessor != 0
 	t.Paused = flags&timerPaused != 0
-	t.Short = flags&timerShort != 0
 	t.NextMs = r.Varint()
 	t.CreatedMs = r.Varint()
 	t.UpdatedMs = r.Varint()

@@ -12,7 +12,6 @@ import (
 	"carillon/timer"
 	"carillon/timer/bulk"
 	"carillon/transport/api/backend"
-	"carillon/transport/api/timers"
 )
 
 // fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of
@@ -364,16 +363,16 @@ func (e *fakeEngine) Timer(_ context.Context, _ timer.ShardID, topic timer.Topic
 	return &c, nil
 }
 
-func (e *fakeEngine) List(_ context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
+func (e *fakeEngine) List(_ context.Context, q *timer.Query) (page timer.Page, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["List"]++
 	if e.err != nil {
-		return nil, e.err
+		return page, e.err
 	}
 	var out []*timer.Timer
 	for k, t := range e.timers {
-		if k.topic == q.Topic && timer.ShardOf(e.topics[e.nameOf(k.topic)], k.id, e.shards) == id && selects(q, &t.Timer) {
+		if k.topic == q.Topic && selects(q, &t.Timer) {
 			c := t.Timer
 			if q.WithoutPayload {
 				c.Payload = nil
@@ -381,16 +380,38 @@ func (e *fakeEngine) List(_ context.Context, id timer.ShardID, q *timer.Query) (
 			out = append(out, &c)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return timers.KeyOf(out[i], q.ByEnd).Compare(timers.KeyOf(out[j], q.ByEnd)) < 0 })
-	out = out[:min(len(out), q.Limit)]
-	e.calls["timers listed"] += len(out)
+	sort.Slice(out, func(i, j int) bool { return q.SortKey(out[i]).Compare(q.SortKey(out[j])) < 0 })
+	page.Timers = out
+	if len(out) > q.Limit {
+		page.Cut(q, q.Limit)
+	}
 	own := timer.NewAllowance(q.Bytes)
-	for _, t := range out {
-		if q.Bytes > 0 && !own.Take(t.Size()) || q.Room != nil && !q.Room.Take(t.Size()) {
-			t.Shorten()
+	for i, t := range page.Timers {
+		if i > 0 && !own.Take(t.Size()) || q.Room != nil && !q.Room.Take(t.Size()) {
+			page.Cut(q, i)
+			break
 		}
 	}
-	return out, nil
+	for _, t := range page.Timers {
+		if q.Waits {
+			page.Waits = append(page.Waits, e.waitOf(t))
+		}
+	}
+	return page, nil
+}
+
+// waitOf is why a timer waits, as the shard's leader has it.
+func (e *fakeEngine) waitOf(t *timer.Timer) (w timer.Wait) {
+	switch {
+	case t.Paused:
+		w.For = timer.WaitHeld
+	case t.State != timer.Scheduled || t.NextMs > e.nowMs() && t.Attempts == 0:
+	case e.progressErr != nil && t.NextMs <= e.nowMs():
+		w.For = timer.WaitLeader
+	default:
+		w = e.progress[t.ID].Wait
+	}
+	return w
 }
 
 // Bulk does one timer after the other, each as often as it takes: shards that do not answer are not
@@ -432,7 +453,7 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 }
 
 func selects(q *timer.Query, t *timer.Timer) bool {
-	k := timers.KeyOf(t, q.ByEnd)
+	k := q.SortKey(t)
 	for _, l := range q.Labels {
 		if !slices.Contains(t.Labels, l) {
 			return false

@@ -102,31 +102,6 @@ func TestListOrderAndFilters(t *testing.T) {
 	}
 }
 
-// TestListReadsLittleOfEachShard: a page is made of a few timers of each shard, and further ones of
-// a shard that has more of it are asked for in pages that grow.
-func TestListReadsLittleOfEachShard(t *testing.T) {
-	h := newHarness(t)
-	h.engine.shards = 64
-	h.do("PUT", "/v1/topics/keyed", `{"key":"all"}`).want(201)
-	for _, topic := range []string{"orders", "keyed"} {
-		var ops []string
-		for i := range 1000 {
-			ops = append(ops, fmt.Sprintf(`{"op":"add","id":"%d","at_ms":%d,%s}`, i, 1780400000000+i, cb))
-		}
-		h.do("POST", "/v1/topics/"+topic+"/batch", `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
-	}
-	for _, c := range []struct {
-		topic         string
-		asked, listed int
-	}{{"orders", 70, 500}, {"keyed", 67, 110}} {
-		clear(h.engine.calls)
-		h.do("GET", "/v1/topics/"+c.topic+"/timers?limit=100", "").want(200)
-		if asked, listed := h.engine.calls["List"], h.engine.calls["timers listed"]; asked > c.asked || listed > c.listed || listed < 101 {
-			t.Errorf("%s: %d timers in %d pages for a page of 100; want at most %d in %d", c.topic, listed, asked, c.listed, c.asked)
-		}
-	}
-}
-
 // A page ends early rather than grow without bound, and the next goes on from there.
 func TestListBoundsItsAnswer(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.ResponseBytes = 10_000 })

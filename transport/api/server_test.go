@@ -147,7 +147,7 @@ type panickyEngine struct{ *fakeEngine }
 
 func (e panickyEngine) Core() (*backend.Core, error) { return e.with(e, topicsOf(e.fakeEngine)) }
 
-func (panickyEngine) List(context.Context, timer.ShardID, *timer.Query) ([]*timer.Timer, error) {
+func (panickyEngine) List(context.Context, *timer.Query) (timer.Page, error) {
 	panic("secret detail")
 }
 

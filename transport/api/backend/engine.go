@@ -48,8 +48,9 @@ type Timers interface {
 	DoAll(ctx context.Context, ops []timer.Op)
 	// Timer reads one timer, linearizably; nil when there is none.
 	Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error)
-	// List answers a query on one shard.
-	List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
+	// List gives a page of the timers of all shards; see timer.Page. One that is empty and has More
+	// found no room.
+	List(ctx context.Context, q *timer.Query) (timer.Page, error)
 	// Bulk does one change to all timers that a query selects, in all shards and at the node's
 	// pace. It ends early with the first error, or with the context; the changes made by then are
 	// in the bulk.Update, and stay.

@@ -321,7 +321,7 @@ func refusalOf(c *timer.Command, r *timer.Result) *web.Problem {
 	if r.Code == timer.Exists && c.Merge == timer.MergeCollect {
 		p.Detail = "nothing can be appended to the timer of this id: it, or its successor, repeats, or its payload cannot be an element of an array: it is not JSON, or nests 64 deep"
 	}
-	if p != nil && (p.Status == 409 || p.Status == 412) && r.Timer != nil && !r.Timer.Short {
+	if p != nil && (p.Status == 409 || p.Status == 412) && r.Timer != nil {
 		p.Existing = r.Timer
 	}
 	return p

@@ -10,7 +10,7 @@ import (
 // mayWait reports that something may keep a timer from its next attempt: it is due, or between
 // attempts.
 func mayWait(t *timer.Timer, nowMs int64) bool {
-	return t.State == timer.Scheduled && !t.Short && (t.NextMs <= nowMs || t.Attempts > 0)
+	return t.State == timer.Scheduled && (t.NextMs <= nowMs || t.Attempts > 0)
 }
 
 // heldWait is why a timer waits that a client holds: its state has it, and it goes before all else.
@@ -49,40 +49,6 @@ func lastAttempt(t *timer.Timer) []timer.HistoryAttempt {
 		return nil
 	}
 	return []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, Status: t.LastStatus, Err: t.LastError, Answer: t.LastAnswer}}
-}
-
-// waitsOf asks why timers of a page of one shard wait. Those that do not are left out.
-func waitsOf(rq *web.Request, id timer.ShardID, page []*timer.Timer) map[*timer.Timer]timer.Wait {
-	q := &timer.ProgressQuery{}
-	var asked []*timer.Timer
-	now := rq.NowMs()
-	waits := map[*timer.Timer]timer.Wait{}
-	for _, t := range page {
-		if t.Paused {
-			waits[t] = heldWait(t)
-		} else if mayWait(t, now) {
-			q.Topic, q.IDs, q.Seqs = t.Topic, append(q.IDs, t.ID), append(q.Seqs, t.Seq)
-			asked = append(asked, t)
-		}
-	}
-	if len(asked) == 0 {
-		return waits
-	}
-	list, err := rq.Core.Timers.Progress(rq.Base, id, q)
-	if err != nil || len(list) != len(asked) {
-		for _, t := range asked {
-			if t.NextMs <= now {
-				waits[t] = timer.Wait{For: timer.WaitLeader}
-			}
-		}
-		return waits
-	}
-	for i, t := range asked {
-		if list[i].For != timer.NoWait {
-			waits[t] = list[i].Wait
-		}
-	}
-	return waits
 }
 
 // appendWait adds to a timer's object why it waits.
