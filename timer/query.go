@@ -80,6 +80,20 @@ type Counts struct {
 	Waiting         Waiting // due timers that are not started, by what they wait for
 }
 
+// Add adds the counts of other shards.
+func (c *Counts) Add(o *Counts) {
+	c.Scheduled += o.Scheduled
+	c.Ready += o.Ready
+	c.Leased += o.Leased
+	c.Done += o.Done
+	c.Dead += o.Dead
+	c.OldestOverdueMs = max(c.OldestOverdueMs, o.OldestOverdueMs)
+	c.NoURL += o.NoURL
+	for cause, n := range o.Waiting {
+		c.Waiting[cause] += n
+	}
+}
+
 // Compare orders two places by time, id and number.
 func (k SortKey) Compare(o SortKey) int {
 	switch {

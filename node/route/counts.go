@@ -72,7 +72,7 @@ func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole boo
 			f.targets[id-1].hint = p.node // should it take another round
 		}
 		for i := range p.counts {
-			addCounts(&sums[i], &p.counts[i])
+			sums[i].Add(&p.counts[i])
 		}
 	}
 	for _, n := range counted[1:] {
@@ -129,17 +129,4 @@ func (r *Router) countHere(topics []timer.TopicID) ([]timer.ShardID, []timer.Cou
 		err = timer.ErrNoLeader
 	}
 	return led, counts, err
-}
-
-func addCounts(sum, c *timer.Counts) {
-	sum.Scheduled += c.Scheduled
-	sum.Ready += c.Ready
-	sum.Leased += c.Leased
-	sum.Done += c.Done
-	sum.Dead += c.Dead
-	sum.OldestOverdueMs = max(sum.OldestOverdueMs, c.OldestOverdueMs)
-	sum.NoURL += c.NoURL
-	for cause, n := range c.Waiting {
-		sum.Waiting[cause] += n
-	}
 }

@@ -35,6 +35,7 @@ type fakeCluster struct {
 	calls    []fakeCall
 	timers   map[timer.ShardID][]*timer.Timer
 	down     []uint64                         // nodes that nobody hears
+	empty    bool                             // there are no timers to count
 	past     []*timer.HistoryEntry            // of all shards, in order
 	kept     map[timer.HistoryKey][]uint64    // which nodes have which entries; nil all have all
 	ready    map[timer.ShardID][]*timer.Timer // of a topic that is pulled, in order
@@ -138,7 +139,7 @@ func (c *fakeCluster) move() {
 func (n *fakeNode) Leads(id timer.ShardID) bool {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
-	if id == 0 || int(id) > max(n.cluster.shards, int(n.counts.Load())) {
+	if id == shard.Meta && n.cluster.leaders[id] == 0 || int(id) > max(n.cluster.shards, int(n.counts.Load())) {
 		panic(fmt.Sprintf("there is no shard %d", id)) // as the host does
 	}
 	return n.cluster.leaders[id] == n.id
@@ -329,7 +330,7 @@ func (n *fakeNode) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 	defer n.cluster.mu.Unlock()
 	var sum timer.Counts
 	for id, leader := range n.cluster.leaders {
-		if leader == n.id {
+		if leader == n.id && !n.cluster.empty {
 			sum.Scheduled += 1 << id
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, int64(id))
 		}

@@ -92,6 +92,7 @@ type closing struct {
 
 // look sees to some topics.
 func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sightings) {
+	empty := it.emptyOf(ctx, page)
 	work := task.NewGroup(it.tasks)
 	var next atomic.Int64
 	for range min(idleTopicsAtOnce, len(page)) {
@@ -103,7 +104,7 @@ func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sight
 					seen.mu.Lock()
 					seen.closing[closing{t.ID, t.UpdatedMs}] = since
 					seen.mu.Unlock()
-				case t.AutoCreated:
+				case empty[t.ID]:
 					if since, ok := it.check(ctx, t); ok {
 						seen.mu.Lock()
 						seen.empty[t.ID] = since
@@ -116,16 +117,33 @@ func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sight
 	work.Wait()
 }
 
-// check removes the topic if it has been empty for long enough. Otherwise since is when it was
+// emptyOf are those of some topics that were made by an add and have no timers. All are counted in
+// one call of each node.
+func (it *IdleTopics) emptyOf(ctx context.Context, page []*timer.Topic) map[timer.TopicID]bool {
+	var ids []timer.TopicID
+	for _, t := range page {
+		if t.AutoCreated && !t.Closing {
+			ids = append(ids, t.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	counts, err := it.topics.Counts(ctx, ids)
+	if err != nil {
+		return nil
+	}
+	empty := map[timer.TopicID]bool{}
+	for i := range counts {
+		c := &counts[i]
+		empty[ids[i]] = c.Scheduled+c.Leased+c.Done+c.Dead == 0
+	}
+	return empty
+}
+
+// check removes an empty topic if it has been so for long enough. Otherwise since is when it was
 // found empty first.
 func (it *IdleTopics) check(ctx context.Context, t *timer.Topic) (since time.Duration, empty bool) {
-	counts, err := it.topics.Counts(ctx, []timer.TopicID{t.ID})
-	if err != nil {
-		return 0, false
-	}
-	if c := &counts[0]; c.Scheduled+c.Leased+c.Done+c.Dead > 0 {
-		return 0, false
-	}
 	since, known := it.seen.empty[t.ID]
 	now := it.clock.Lease()
 	if !known {

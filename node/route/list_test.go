@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,6 +13,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"carillon/internal/clocks"
+	"carillon/ring"
+	"carillon/shard"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -252,5 +256,32 @@ func TestHistoryTakesOneCallOfEachNode(t *testing.T) {
 	f := newFakeCluster(9, 1024)
 	if _, _, err := f.nodes[5].History(t.Context(), &timer.HistoryQuery{Limit: 100, States: 0xff}); err != nil || len(f.calls) != 8 {
 		t.Errorf("%d calls between nodes: %v", len(f.calls), err)
+	}
+}
+
+// TestIdleTopicsAreCountedTogether: a look at 2,500 topics asks each other node three times, not
+// once for each topic.
+func TestIdleTopicsAreCountedTogether(t *testing.T) {
+	f := newFakeCluster(3, 9)
+	f.leaders[shard.Meta] = 1
+	state := ring.NewState(nil, nil)
+	policy := timer.DefaultPolicy()
+	for i := range 2500 {
+		if _, err := state.Apply(1, (&ring.Command{Verb: ring.Ensure, Name: fmt.Sprint("t", i), Policy: &policy}).Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := f.nodes[1]
+	it := NewIdleTopics(NewTopics(n.Router, state.Topics, nil), time.Hour, n.tasks, clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()}), slog.New(slog.DiscardHandler))
+	it.Round(t.Context())
+	if len(f.calls) != 6 || len(it.seen.empty) != 0 {
+		t.Errorf("%d calls, %d topics are empty", len(f.calls), len(it.seen.empty))
+	}
+	for id := range f.leaders {
+		f.leaders[id] = 1
+	}
+	f.empty = true
+	if it.Round(t.Context()); len(it.seen.empty) != 2500 {
+		t.Errorf("%d topics are empty", len(it.seen.empty))
 	}
 }

@@ -79,6 +79,9 @@ func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 	queues := map[*topicQueue]*timer.Counts{}
 	for i, topic := range topics {
 		c, sum := v.table.Counts(topic), &sums[i]
+		if c == (timer.Counts{}) {
+			continue // nothing of it waits or is leased either
+		}
 		sum.Scheduled += c.Scheduled
 		sum.Leased += c.Leased
 		sum.Done += c.Done
