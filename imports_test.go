@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer"},
 	"node/route":       {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
-	"transport":        {"internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
+	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer"},
 	"test/sim":         {"test/sim/forged", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
@@ -47,7 +47,8 @@ var mayImport = map[string][]string{
 	"test/sim/forged":  {},         // bytes for the tests of every layer, see TestImportsPointDown
 	"client":           {},         // is compiled into other people's programs, a module of its own
 	"clients":          {},         // in other languages, and the program that makes their types
-	"docs":             {"client"}, // programs of the guides
+	"docs":             {},         // pages that a node shows
+	"docs/guides":      {"client"}, // programs
 	"test/e2e":         {"client"}, // real processes, from outside
 	"test/freeport":    {},         // addresses for tests, see TestImportsPointDown
 	"test/s3server":    {"test/freeport"},

@@ -403,7 +403,7 @@ func TestUnconnectedNodeIsPassedOver(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	node := newNode(t, reply{status: 410, body: `{"type":"urn:carillon:over","title":"Timer has ended","status":410,"detail":"the timer has been delivered","code":"over","retryable":false,"outcome":"already_fired"}`})
+	node := newNode(t, reply{status: 410, body: `{"type":"/errors/over","title":"Timer has ended","status":410,"detail":"the timer has been delivered","code":"over","retryable":false,"outcome":"already_fired"}`})
 	c, _ := newClient(t, Options{}, node)
 	outcome, err := c.Cancel(t.Context(), "o", "a", Cond{})
 	var p *Problem

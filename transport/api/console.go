@@ -10,12 +10,15 @@ import (
 // consolePattern stands for every file of the console. Its files need no token: they hold no data.
 var consolePattern = newRouter([]route{{method: "GET", path: "/console", scope: web.ScopeOpen, handle: (*request).showConsole}}).byLength[1][0]
 
-// console is the pattern for a path of the console, nil when it has nothing there.
-func (rq *request) console() *pattern {
-	if rq.s.cfg.Console.File(rq.pathText()) == nil {
-		return nil
+// page is the pattern for a path of the console or of a code's page, nil when it is neither.
+func (rq *request) page() *pattern {
+	switch path := rq.pathText(); {
+	case errorPages[path] != "":
+		return errorPattern
+	case rq.s.cfg.Console.File(path) != nil:
+		return consolePattern
 	}
-	return consolePattern
+	return nil
 }
 
 // pathText is the path as it was decoded.

@@ -159,7 +159,7 @@ func (rq *request) admit() *web.Problem {
 	}
 	pat := rq.s.router.find(rq.segments)
 	if pat == nil {
-		pat = rq.console()
+		pat = rq.page()
 	}
 	if p := rq.checkOrigin(pat); p != nil {
 		return p

@@ -16,6 +16,7 @@ import (
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/topics"
+	"carillon/transport/api/web"
 )
 
 // rowsOf reads the cells of the table below a heading of a page. The first cell is a name in
@@ -255,4 +256,34 @@ func TestErrorsPage(t *testing.T) {
 			t.Errorf("docs/errors.md has %s, which is no code of the API", code)
 		}
 	}
+}
+
+// TestTypeOfAProblemIsItsPage: the type of an error, followed as it stands, is a text about its
+// code, also for somebody without a token.
+func TestTypeOfAProblemIsItsPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `root read "*"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	r := h.do("GET", "/v1/topics", "").problem(401, "unauthorized")
+	var problem struct{ Type string }
+	if err := json.Unmarshal([]byte(r.body), &problem); err != nil {
+		t.Fatal(err)
+	}
+	want := "unauthorized (401)\n\nWhy: no valid token\n\nWhat to do: `Authorization: Bearer TOKEN`; tokens (docs/operations.md#tokens)\n"
+	if page := h.do("GET", problem.Type, "").want(200); page.body != want {
+		t.Errorf("%s: %q", problem.Type, page.body)
+	}
+	for code := range problemCodes(t) {
+		page := h.do("GET", web.ErrorPath+code, "").want(200)
+		if kind := page.header.Get("Content-Type"); kind != "text/plain; charset=utf-8" || !strings.HasPrefix(page.body, code+" (") {
+			t.Errorf("%s: %s: %q", code, kind, page.body)
+		}
+	}
+	h.do("HEAD", web.ErrorPath+"exists", "").want(200)
+	h.do("POST", web.ErrorPath+"exists", "").problem(405, "method_not_allowed")
+	h.do("GET", web.ErrorPath+"nothing", "").problem(401, "unauthorized")
 }

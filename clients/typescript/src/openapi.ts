@@ -1042,6 +1042,7 @@ export interface webhooks {
 export interface components {
     schemas: {
         Problem: {
+            /** @description The path of a page about the code, at every node. */
             type: string;
             title: string;
             status: number;

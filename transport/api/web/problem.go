@@ -85,6 +85,9 @@ var titles = map[string]string{
 	InternalError: "Internal error",
 }
 
+// ErrorPath begins the path of the page about a code, which is a problem's type.
+const ErrorPath = "/errors/"
+
 // AppendProblem writes a problem document.
 func AppendProblem(b []byte, p *Problem) []byte {
 	title := titles[p.Code]
@@ -93,7 +96,7 @@ func AppendProblem(b []byte, p *Problem) []byte {
 	}
 	o := Object{B: b}
 	o.Name("type")
-	o.B = append(append(append(o.B, `"urn:carillon:`...), p.Code...), '"')
+	o.B = append(append(append(o.B, `"`+ErrorPath...), p.Code...), '"')
 	o.Text("title", title)
 	o.Integer("status", int64(p.Status))
 	o.Text("detail", p.Detail)

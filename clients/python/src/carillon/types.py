@@ -20,6 +20,7 @@ class ProblemExisting(TypedDict):
 
 class _Problem(TypedDict):
     type: str
+    """The path of a page about the code, at every node."""
     title: str
     status: int
     detail: str
