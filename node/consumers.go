@@ -24,6 +24,7 @@ func (c *core) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([
 	for i := range taken {
 		t := &taken[i]
 		r := calls.Receipt{Shard: t.Shard, Place: c.router.PlaceOf(topic, t.Timer.ID), Topic: topic, Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
+		r.Begin(t.Timer, c.p.tracer)
 		out[i] = backend.Pulled{Timer: t.Timer, Receipt: r.Seal(secret), UntilMs: t.UntilMs}
 	}
 	return out, nil
@@ -41,6 +42,13 @@ func (c *core) Return(ctx context.Context, topic timer.TopicID, leases []backend
 	c.router.GiveBack(ctx, topic, taken)
 }
 
+// updated is a lease that a consumer updates: the at-th that it named.
+type updated struct {
+	at      int
+	receipt calls.Receipt
+	topic   string
+}
+
 // UpdateLease implements backend.Consumers.
 func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bool, error) {
 	secret := c.clusterSecret()
@@ -50,7 +58,7 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 	shards, _ := c.member.Shards()
 	held := make([]bool, len(claim.Receipts))
 	var ops []timer.Op
-	var at []int
+	var of []updated
 	for i, text := range claim.Receipts {
 		r, ok := calls.OpenReceipt(secret, text)
 		if !ok || r.Shard == shard.Meta || int(r.Shard) > shards {
@@ -73,7 +81,7 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 			Handle: r.Handle, Seq: r.Seq, Fence: r.Fence,
 			LeaseMs: claim.LeaseMs, DelayMs: claim.DelayMs, HasDelay: claim.HasDelay, Reason: claim.Reason,
 		}}})
-		at = append(at, i)
+		of = append(of, updated{i, r, topic.Name})
 	}
 	if len(ops) == 0 {
 		return held, nil
@@ -83,7 +91,9 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 		if ops[k].Err != nil {
 			return nil, ops[k].Err
 		}
-		held[at[k]] = ops[k].Result.Code == timer.OK
+		u := &of[k]
+		held[u.at] = ops[k].Result.Code == timer.OK
+		u.receipt.End(u.topic, claim.Kind, held[u.at], c.p.tracer)
 	}
 	return held, nil
 }

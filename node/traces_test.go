@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -182,5 +183,60 @@ func TestTracesOfBatches(t *testing.T) {
 	}
 	if len(got) != 2 || got["good"] != "0a " || got["bad"] != "1a failed" {
 		t.Errorf("spans are %v", got)
+	}
+}
+
+// TestTracesOfPulled: an attempt that a consumer acks or nacks, at any node, is a span of the add's
+// trace, and the consumer is given that span; one whose lease was over failed.
+func TestTracesOfPulled(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	to, every := newSpanStore(t), 1.0
+	n := start(t, t.TempDir(), func(c *Config) { c.OTLPEndpoint, c.TraceSample = to.URL, &every })
+	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull","retry":{"min_backoff":"1ms"}}`)
+	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"0s"}`)
+	given := map[[8]byte]bool{}
+	pull := func(lease string) string {
+		t.Helper()
+		var got struct {
+			Timers []struct{ Receipt, Traceparent string }
+		}
+		if err := json.Unmarshal([]byte(n.must(200, "POST", "/v1/topics/jobs/pull", `{"wait":"10s","lease":"`+lease+`"}`)), &got); err != nil || len(got.Timers) != 1 {
+			t.Fatal(got, err)
+		}
+		trace := timer.ParseTrace(got.Timers[0].Traceparent, "")
+		if trace == nil {
+			t.Fatal("the consumer is given no trace")
+		}
+		given[trace.Span] = true
+		return got.Timers[0].Receipt
+	}
+	if got := n.claim("nack", pull("30s"), `,"delay":"0s","reason":"no colours left"`); got != 200 {
+		t.Fatalf("nack: %d", got)
+	}
+	late := pull("1s")
+	last := pull("30s") // once that lease is over
+	if got := n.claim("ack", late, ""); got != 410 {
+		t.Fatalf("a late ack: %d", got)
+	}
+	if got := n.claim("extend", last, ""); got != 200 {
+		t.Fatalf("extend: %d", got)
+	}
+	if got := n.claim("ack", last, ""); got != 200 {
+		t.Fatalf("ack: %d", got)
+	}
+	until(t, "the spans are there", func() bool { return len(to.named("pull")) >= 3 })
+	spans, add := to.named("pull"), to.named("POST /v1/topics/{topic}/timers")
+	if len(spans) != 3 || len(add) != 1 || len(given) != 3 {
+		t.Fatalf("%d spans, %d adds, %d were given", len(spans), len(add), len(given))
+	}
+	for i, want := range []string{"nack", "the lease was over", ""} {
+		s := spans[i]
+		if string(s.GetTraceId()) != string(add[0].GetTraceId()) || string(s.GetParentSpanId()) != string(add[0].GetSpanId()) || len(s.GetLinks()) != min(i, 1) ||
+			s.GetStatus().GetMessage() != want || !given[[8]byte(s.GetSpanId())] || s.GetKind() != otlp.Span_SPAN_KIND_CONSUMER || strings.Contains(s.String(), "colours") {
+			t.Errorf("attempt %d: %v", i+1, s)
+		}
+		if !strings.Contains(s.String(), `"a"`) || !strings.Contains(s.String(), `"jobs"`) {
+			t.Errorf("attempt %d lacks timer or topic: %v", i+1, s)
+		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package tracing reports to an OpenTelemetry collector what a node does for others: a span for
-// each traced change through the API, and one for each attempt to call a receiver.
+// each traced change through the API, and one for each attempt.
 //
 // A change is traced if its caller's trace is, or by chance. A timer carries the trace of the
 // change that made it (timer.Trace), so whichever node calls its receiver knows whether to report
@@ -40,9 +40,9 @@ const (
 // otelFault is logged instead of what OpenTelemetry reports: that has values of settings.
 const otelFault = "OpenTelemetry reports a fault: its text may have credentials, and is left out"
 
-// sampled is the flag of a trace that is reported, random that its id is.
+// Sampled is the flag of a trace that is reported, random that its id is.
 const (
-	sampled = 1
+	Sampled = 1
 	random  = 2
 )
 
@@ -136,7 +136,7 @@ type Span struct {
 // it is not traced, and what it does continues the trace that it came with.
 func (t *Tracer) Begin(from *timer.Trace) *Span {
 	switch {
-	case t == nil || from != nil && from.Flags&sampled == 0:
+	case t == nil || from != nil && from.Flags&Sampled == 0:
 		return nil
 	case from != nil:
 		own := *from
@@ -145,7 +145,7 @@ func (t *Tracer) Begin(from *timer.Trace) *Span {
 	case float64(t.cfg.Rand()>>11)/(1<<53) >= t.sample:
 		return nil
 	}
-	own := timer.Trace{Span: t.newSpan(), Flags: sampled | random}
+	own := timer.Trace{Span: t.newSpan(), Flags: Sampled | random}
 	binary.BigEndian.PutUint64(own.ID[:], max(t.cfg.Rand(), 1))
 	binary.BigEndian.PutUint64(own.ID[8:], t.cfg.Rand())
 	return &Span{Trace: &own}
@@ -178,10 +178,12 @@ func (t *Tracer) End(s *Span, c *Change) {
 }
 
 // Traces reports whether the attempts of a timer with that trace are reported.
-func (t *Tracer) Traces(of *timer.Trace) bool { return t != nil && of != nil && of.Flags&sampled != 0 }
+func (t *Tracer) Traces(of *timer.Trace) bool { return t != nil && of != nil && of.Flags&Sampled != 0 }
 
-// Attempt is a call of a receiver that has ended.
+// Attempt is a call of a receiver that has ended, or a consumer's lease. What only calls have is
+// left out then: method, URL, id and status.
 type Attempt struct {
+	Pulled       bool         // by a consumer
 	Trace        *timer.Trace // of the timer
 	Span         [8]byte      // that the receiver was given as its parent
 	Number       int          // 1, 2, …
@@ -194,14 +196,18 @@ type Attempt struct {
 	Took         time.Duration
 }
 
-// Attempt reports a call. The first is the child of the add that made the timer; the others are
+// Attempt reports an attempt. The first is the child of the add that made the timer; the others are
 // linked to that, too.
 func (t *Tracer) Attempt(a *Attempt) {
+	name, kind := "callback", trace.SpanKindClient
 	about := []attribute.KeyValue{
 		attribute.String("http.request.method", a.Method), attribute.Int("http.request.resend_count", a.Number-1), attribute.String("carillon.webhook_id", a.WebhookID),
 	}
+	if a.Pulled {
+		name, kind, about = "pull", trace.SpanKindConsumer, []attribute.KeyValue{attribute.Int("carillon.attempt", a.Number)}
+	}
 	about = appendNames(about, a.Topic, a.Timer)
-	if u, err := url.Parse(a.URL); err == nil { // path and query may have secrets
+	if u, err := url.Parse(a.URL); err == nil && !a.Pulled { // path and query may have secrets
 		about = append(about, attribute.String("server.address", u.Hostname()))
 	}
 	if a.Status != 0 {
@@ -212,7 +218,7 @@ func (t *Tracer) Attempt(a *Attempt) {
 		about = append(about, attribute.String("error.type", why))
 	}
 	t.record(&record{
-		name: "callback", kind: trace.SpanKindClient, trace: a.Trace, span: a.Span, parent: a.Trace.Span, linked: a.Number > 1,
+		name: name, kind: kind, trace: a.Trace, span: a.Span, parent: a.Trace.Span, linked: a.Number > 1,
 		begun: a.Begun, took: a.Took, about: about, failed: a.Err != "", why: why,
 	})
 }
@@ -249,7 +255,7 @@ func (t *Tracer) record(r *record) {
 		t.lost.Add(1)
 		return
 	}
-	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: r.trace.ID, SpanID: r.parent, TraceFlags: sampled, Remote: true})
+	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: r.trace.ID, SpanID: r.parent, TraceFlags: Sampled, Remote: true})
 	if state, err := trace.ParseTraceState(r.trace.State); err == nil {
 		parent = parent.WithTraceState(state)
 	}

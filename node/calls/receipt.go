@@ -20,12 +20,15 @@ type Receipt struct {
 	Handle timer.Handle
 	Seq    uint64
 	Fence  uint64
+
+	Attempt PulledAttempt // zero: it is not reported
 }
 
 const (
 	receiptVersion  = 2
+	tracedReceipt   = 3 // the same, and behind it the attempt
 	receiptMACBytes = 16
-	maxReceiptText  = 128
+	maxReceiptText  = 320
 	receiptDomain   = "carillon receipt\x00" // so that the secret can be used for other things too
 )
 
@@ -42,6 +45,12 @@ func (r *Receipt) Seal(secret []byte) string {
 	for _, v := range [...]uint64{uint64(r.Shard), uint64(r.Topic), uint64(r.Handle), r.Seq, r.Fence, r.Place} {
 		b = binary.AppendUvarint(b, v)
 	}
+	if a := &r.Attempt; *a != (PulledAttempt{}) {
+		b[0] = tracedReceipt
+		b = append(append(b, a.Trace[:]...), a.Add[:]...)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, a.Number), a.BegunMs)
+		b = append(b, a.ID...)
+	}
 	return base64.RawURLEncoding.EncodeToString(append(b, receiptMAC(secret, b)...))
 }
 
@@ -51,7 +60,7 @@ func OpenReceipt(secret []byte, text string) (r Receipt, ok bool) {
 		return r, false
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) < 1+receiptMACBytes || b[0] != receiptVersion {
+	if err != nil || len(b) < 1+receiptMACBytes || b[0] != receiptVersion && b[0] != tracedReceipt {
 		return r, false
 	}
 	body, mac := b[:len(b)-receiptMACBytes], b[len(b)-receiptMACBytes:]
@@ -65,5 +74,12 @@ func OpenReceipt(secret []byte, text string) (r Receipt, ok bool) {
 		return v
 	}
 	r = Receipt{Shard: timer.ShardID(number()), Topic: timer.TopicID(number()), Handle: timer.Handle(number()), Seq: number(), Fence: number(), Place: number()}
+	if a := &r.Attempt; b[0] == tracedReceipt {
+		n := copy(a.Trace[:], rest)
+		n += copy(a.Add[:], rest[n:])
+		rest = rest[n:]
+		a.Number, a.BegunMs = number(), number()
+		a.ID, rest = string(rest), nil
+	}
 	return r, len(rest) == 0
 }

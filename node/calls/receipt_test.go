@@ -8,8 +8,16 @@ import (
 )
 
 func TestReceipt(t *testing.T) {
+	plain := Receipt{Shard: 9, Topic: 3, Handle: 1 << 20, Seq: 1 << 30, Fence: 1 << 40}
+	traced := Receipt{Shard: 1<<16 - 1, Place: 1<<64 - 1, Topic: 1<<32 - 1, Handle: 1<<32 - 1, Seq: 1<<64 - 1, Fence: 1<<64 - 1}
+	traced.Attempt = PulledAttempt{Trace: [16]byte{1}, Add: [8]byte{2}, Number: 1000, BegunMs: 1 << 41, ID: strings.Repeat("x", 128)}
+	for name, r := range map[string]Receipt{"plain": plain, "traced": traced} {
+		t.Run(name, func(t *testing.T) { checkReceipt(t, r) })
+	}
+}
+
+func checkReceipt(t *testing.T, r Receipt) {
 	secret, other := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
-	r := Receipt{Shard: 9, Topic: 3, Handle: 1 << 20, Seq: 1 << 30, Fence: 1 << 40}
 	text := r.Seal(secret)
 	if strings.ContainsAny(text, "+/=") || len(text) > maxReceiptText {
 		t.Errorf("receipt %q", text)
@@ -18,7 +26,7 @@ func TestReceipt(t *testing.T) {
 		t.Errorf("%+v %t", got, ok)
 	}
 	next := r
-	next.Fence++
+	next.Fence--
 	if next.Seal(secret) == text {
 		t.Error("two leases have one receipt")
 	}
