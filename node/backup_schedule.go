@@ -16,6 +16,7 @@ import (
 	"carillon/internal/bucket"
 	"carillon/node/task"
 	"carillon/timer/recurrence"
+	"carillon/transport/api/backend"
 )
 
 // Times of the schedule.
@@ -65,6 +66,7 @@ type backupSchedule struct {
 
 	made     atomic.Int64 // when the last one was whole in the store, Unix ms; 0: not known here
 	dueSince atomic.Int64 // since when one is missing; 0: none is
+	failure  atomic.Value // string: why the last try failed, "" after one that did not
 	failures prometheus.Counter
 }
 
@@ -103,6 +105,7 @@ func (b *backupSchedule) look(ctx context.Context, of backupSource) {
 		b.known, b.failed, b.againMs = false, 0, 0
 		b.made.Store(0)
 		b.dueSince.Store(0)
+		b.failure.Store("")
 		return
 	}
 	now := b.nowMs()
@@ -118,11 +121,13 @@ func (b *backupSchedule) look(ctx context.Context, of backupSource) {
 	case err == nil:
 		b.failed, b.againMs, b.nextMs = 0, 0, recurrence.FirstCron(b.every, "UTC", slotMs+1)
 		b.dueSince.Store(0)
+		b.failure.Store("")
 	case ctx.Err() == nil:
 		b.dueSince.CompareAndSwap(0, now)
 		wait := min(backupAgain<<min(b.failed, 10), backupAgainMax)
 		b.failed, b.againMs = b.failed+1, b.nowMs()+wait.Milliseconds()
 		b.failures.Inc()
+		b.failure.Store(err.Error())
 		b.log.Error("a scheduled backup has failed", "error", err, "again_in", wait)
 	}
 }
@@ -220,6 +225,22 @@ var (
 	backupOverdueDesc = prometheus.NewDesc("carillon_backup_overdue_seconds", "For how long a scheduled backup has been due and is not made; 0 on nodes that make none.", nil, nil)
 )
 
+func (b *backupSchedule) overdueMs() int64 {
+	if since := b.dueSince.Load(); since != 0 {
+		return b.nowMs() - since
+	}
+	return 0
+}
+
+// stats is how the schedule stands; nil: there is none.
+func (b *backupSchedule) stats() *backend.BackupStats {
+	if b.store == nil {
+		return nil
+	}
+	failure, _ := b.failure.Load().(string)
+	return &backend.BackupStats{Every: b.every, MadeMs: b.made.Load(), OverdueMs: b.overdueMs(), Error: failure}
+}
+
 func (b *backupSchedule) Describe(ch chan<- *prometheus.Desc) {
 	ch <- backupMadeDesc
 	ch <- backupOverdueDesc
@@ -230,10 +251,6 @@ func (b *backupSchedule) Collect(ch chan<- prometheus.Metric) {
 	if made := b.made.Load(); made != 0 {
 		ch <- prometheus.MustNewConstMetric(backupMadeDesc, prometheus.GaugeValue, float64(made)/1000)
 	}
-	overdue := 0.0
-	if since := b.dueSince.Load(); since != 0 {
-		overdue = float64(b.nowMs()-since) / 1000
-	}
-	ch <- prometheus.MustNewConstMetric(backupOverdueDesc, prometheus.GaugeValue, overdue)
+	ch <- prometheus.MustNewConstMetric(backupOverdueDesc, prometheus.GaugeValue, float64(b.overdueMs())/1000)
 	b.failures.Collect(ch)
 }

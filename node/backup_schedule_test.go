@@ -17,6 +17,7 @@ import (
 	"carillon/internal/backup"
 	"carillon/internal/bucket"
 	"carillon/test/s3server"
+	"carillon/transport/api/backend"
 )
 
 // fakeBackups is a store in memory, and the cluster whose backups it has.
@@ -196,10 +197,16 @@ func TestScheduledBackupsThatFail(t *testing.T) {
 	if got := gathered(t, b); got["carillon_backup_overdue_seconds"] != 50*60 || got["carillon_backup_last_success_timestamp_seconds"] != float64(begin/1000-600) {
 		t.Errorf("%v", got)
 	}
+	if s := b.stats(); *s != (backend.BackupStats{Every: s.Every, MadeMs: begin - 600_000, OverdueMs: 50 * 60_000, Error: "no"}) {
+		t.Errorf("%+v", s)
+	}
 	h.store.refuses = nil
 	h.store.nowMs += 10 * 60_000
 	b.look(t.Context(), leads)
 	h.want("it works again", "1110")
+	if s := b.stats(); *s != (backend.BackupStats{Every: "*/10 * * * *", MadeMs: h.store.nowMs}) {
+		t.Errorf("%+v", s)
+	}
 	if got := gathered(t, b); got["carillon_backup_overdue_seconds"] != 0 || got["carillon_backup_last_success_timestamp_seconds"] != float64(h.store.nowMs/1000) {
 		t.Errorf("%v", got)
 	}
@@ -212,8 +219,11 @@ func TestScheduledBackupsThatFail(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	fresh.look(t.Context(), &backupsOf{}) // another leads
-	if got := gathered(t, fresh); got["carillon_backup_overdue_seconds"] != 0 {
-		t.Errorf("one that leads no more: %v", got)
+	if got, s := gathered(t, fresh), fresh.stats(); got["carillon_backup_overdue_seconds"] != 0 || s.OverdueMs != 0 || s.Error != "" {
+		t.Errorf("one that leads no more: %v, %+v", got, s)
+	}
+	if s := (&backupSchedule{}).stats(); s != nil {
+		t.Errorf("without a schedule: %+v", s)
 	}
 }
 

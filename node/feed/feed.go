@@ -56,6 +56,7 @@ type Config struct {
 	Shards   func() (now, first int)  // timer shards, from 1 on; see member.Member
 	Steady   func() bool
 	Rates    *Rates
+	Backup   func() *backend.BackupStats // nil: none are made by a schedule
 	Tasks    task.Env
 	NowMs    func() int64 // the time of day
 }

@@ -34,6 +34,12 @@ func newPair(t *testing.T) *pair {
 			Topic: func(id timer.TopicID) (*timer.Topic, bool) { t, ok := topics[id]; return t, ok },
 			Nodes: func() []uint64 { return nodes },
 			Name:  func(node uint64) string { return fmt.Sprint("n", node) },
+			Backup: func() *backend.BackupStats {
+				if self == 1 {
+					return nil
+				}
+				return &backend.BackupStats{Every: "0 * * * *", MadeMs: 7, Error: "no"}
+			},
 			Call: func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error) {
 				if p.cut.Load() || node != 2 || !Serves(method) {
 					return nil, errors.New("nobody there")

@@ -187,5 +187,6 @@ func (f *Feed) serveStats() ([]byte, error) {
 	h := f.host.Stats()
 	return json.Marshal(&backend.NodeStats{
 		Minute: f.cfg.Rates.Minute(), Scheduled: h.Scheduled, Leased: h.Leased, Dead: h.Dead, Overdue: h.Overdue, Leads: h.Leads,
+		Backup: f.cfg.Backup(),
 	})
 }

@@ -84,6 +84,9 @@ func TestStatsOfAllNodes(t *testing.T) {
 	if a.Name != "n1" || a.Scheduled != 7 || a.Leads != 1 || a.Added != 1 || a.WindowMs != 1000 || a.Lateness != (backend.Lateness{Count: 10}) {
 		t.Errorf("%+v", a)
 	}
+	if a.Backup != nil || b.Backup == nil || *b.Backup != (backend.BackupStats{Every: "0 * * * *", MadeMs: 7, Error: "no"}) {
+		t.Errorf("backups: %+v, %+v", a.Backup, b.Backup)
+	}
 	if b.Name != "n2" || b.Leads != 2 || b.Lateness.P50 < 100 || b.Lateness.P50 > 120 {
 		t.Errorf("%+v", b)
 	}

@@ -544,6 +544,27 @@ func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
 	b.content()
 }
 
+// TestConsoleShowsBackups: the cluster page has the schedule of backups and how it stands; one that
+// fails is a trouble of the overview. Without a schedule the page shows how to have one.
+func TestConsoleShowsBackups(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.size(1280, 1000, "light")
+	none := serve(t, t.TempDir())
+	b.open(none.url + "/#/cluster")
+	b.sees("Backups", "No backups are made by a schedule: carillon serve --backup-to")
+	args := append([]string{binary}, serveArgs(t.TempDir(), "127.0.0.1:0")...)
+	p := begin(t, append(args, "--backup-to", "s3://vault/carillon", "--backup-every", "*/5 * * * *"),
+		"AWS_ENDPOINT_URL_S3=http://127.0.0.1:1", "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=hidden", "AWS_REGION=us-east-1")
+	p.awaitReady(t)
+	b.open(p.url + "/#/cluster")
+	b.sees("*/5 * * * * UTC", "none yet", "failing", "connection refused")
+	b.shot("backups-light")
+	b.open(p.url + "/")
+	b.sees("1 warning", "A backup has been due for", "connection refused")
+	b.content()
+}
+
 // TestConsoleSignsIn: without a token the console shows nothing. It keeps the token in the tab's
 // session storage only, not in addresses, cookies or storage that tabs share.
 func TestConsoleSignsIn(t *testing.T) {

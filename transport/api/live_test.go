@@ -81,11 +81,13 @@ func TestDueOfATokensTopics(t *testing.T) {
 func TestStatsOfTheCluster(t *testing.T) {
 	h := newHarness(t)
 	h.engine.stats = &backend.ClusterStats{Lateness: backend.Lateness{Count: 6, P50: 2, P90: 3, P99: 4, Max: 5}, Nodes: []backend.NodeStats{
-		{Name: "n1", Minute: backend.Minute{WindowMs: 60_000, Added: 90, Succeeded: 5, Retried: 4, Died: 3, AddedEach: []int64{1, 2, 3}, FiredEach: []int64{4}}, Scheduled: 7, Overdue: 1, Leads: 2},
+		{Name: "n1", Minute: backend.Minute{WindowMs: 60_000, Added: 90, Succeeded: 5, Retried: 4, Died: 3, AddedEach: []int64{1, 2, 3}, FiredEach: []int64{4}}, Scheduled: 7, Overdue: 1, Leads: 2,
+			Backup: &backend.BackupStats{Every: "0 * * * *", MadeMs: 1_800_000_000_000, OverdueMs: 90_000, Error: "no such bucket"}},
 		{Name: "n2", Minute: backend.Minute{WindowMs: 1_000, Added: 30, AddedEach: []int64{10}, FiredEach: []int64{5}}, Scheduled: 8, Dead: 2},
 		{Name: "n3", Error: "no answer"},
 	}}
 	h.do("GET", "/v1/cluster/stats", "").want(200).has("nodes.0.name", `"n1"`, "nodes.0.adds_per_second", "1.5", "nodes.0.fired_per_second", "0.2", "nodes.0.fired.retry", "4",
+		"nodes.0.backup.every", `"0 * * * *"`, "nodes.0.backup.last_success", `"2027-01-15T08:00:00.000Z"`, "nodes.0.backup.overdue_ms", "90000", "nodes.0.backup.error", `"no such bucket"`,
 		"nodes.1.adds_per_second", "30", "nodes.1.lateness_ms.count", "0", "nodes.2.error", `"no answer"`,
 		"total.added", "120", "total.adds_per_second", "2", "total.scheduled", "15", "total.dead", "2", "total.overdue", "1", "total.lateness_ms.p99", "4",
 		"total.added_each_second.0", "1", "total.added_each_second.2", "13", "total.fired_each_second.0", "9")

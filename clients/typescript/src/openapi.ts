@@ -1136,6 +1136,18 @@ export interface components {
             dead?: number;
             overdue?: number;
             leads?: number;
+            /** @description Of a node with a schedule of backups. Only the one that makes them knows more than the schedule. */
+            backup?: {
+                /** @description Five fields of cron, UTC. */
+                every?: string;
+                /** Format: date-time */
+                last_success?: string;
+                last_success_ms?: number;
+                /** @description For how long one has been due and is not made. */
+                overdue_ms?: number;
+                /** @description Why the last try failed. */
+                error?: string;
+            };
             /** @description The oldest first, up to 60. */
             added_each_second?: number[];
             fired_each_second?: number[];

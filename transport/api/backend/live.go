@@ -61,7 +61,18 @@ type NodeStats struct {
 	Overdue   int64 `json:"overdue"`
 	Leads     int   `json:"leads"`
 
+	Backup *BackupStats `json:"backup,omitempty"` // nil: it makes none by a schedule
+
 	Lateness Lateness `json:"-"`
+}
+
+// BackupStats is how a node's schedule of backups stands. Only the node that makes them knows more
+// than the schedule.
+type BackupStats struct {
+	Every     string `json:"every"`                // cron, in UTC
+	MadeMs    int64  `json:"made_ms,omitempty"`    // the last one that was whole; 0: not known here
+	OverdueMs int64  `json:"overdue_ms,omitempty"` // for how long one has been due and is not made
+	Error     string `json:"error,omitempty"`      // of the last try; "": it went well
 }
 
 // Lateness of first attempts, in ms, rounded up to the buckets of the nodes.

@@ -18,6 +18,7 @@ func Stats(rq *web.Request) *web.Problem {
 			node.Text("error", n.Error)
 		} else {
 			statsMembers(&node, n)
+			backupMembers(&node, n.Backup)
 		}
 		return node.End()
 	})
@@ -27,6 +28,21 @@ func Stats(rq *web.Request) *web.Problem {
 	statsMembers(&total, &sum)
 	o.B = total.End()
 	return rq.JSON(200, o.End())
+}
+
+func backupMembers(o *web.Object, s *backend.BackupStats) {
+	if s == nil {
+		return
+	}
+	o.Name("backup")
+	b := web.Object{B: o.B}
+	b.Text("every", s.Every)
+	if s.MadeMs != 0 {
+		b.B = web.AppendTime(b.B, "last_success", s.MadeMs)
+	}
+	b.Integer("overdue_ms", s.OverdueMs)
+	b.OptText("error", s.Error)
+	o.B = b.End()
 }
 
 func statsMembers(o *web.Object, s *backend.NodeStats) {

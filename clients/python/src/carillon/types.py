@@ -85,6 +85,17 @@ class MinuteLatenessMs(TypedDict, total=False):
     max: int
 
 
+class MinuteBackup(TypedDict, total=False):
+    every: str
+    """Five fields of cron, UTC."""
+    last_success: str
+    last_success_ms: int
+    overdue_ms: int
+    """For how long one has been due and is not made."""
+    error: str
+    """Why the last try failed."""
+
+
 class Minute(TypedDict, total=False):
     name: str
     error: str
@@ -106,6 +117,8 @@ class Minute(TypedDict, total=False):
     dead: int
     overdue: int
     leads: int
+    backup: MinuteBackup
+    """Of a node with a schedule of backups. Only the one that makes them knows more than the schedule."""
     added_each_second: List[int]
     """The oldest first, up to 60."""
     fired_each_second: List[int]

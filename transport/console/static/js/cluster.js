@@ -1,6 +1,6 @@
 // The nodes and the shards that each leads; to drain a node, and to resume it.
 import { call, get, html, may, num, span, useLoad } from "./lib.js";
-import { Action, Badge, Card, Empty, Failed, say, Table } from "./parts.js";
+import { Action, Badge, Card, Empty, Failed, say, Table, When } from "./parts.js";
 
 const kinds = { alive: "ok", suspect: "warn", down: "bad", draining: "warn", drained: "warn", left: "" };
 const shardKinds = { ok: "ok", moving: "busy", degraded: "warn", no_quorum: "bad" };
@@ -8,6 +8,20 @@ const shardWords = { ok: "ok", moving: "moving", degraded: "degraded", no_quorum
 
 // loadStats asks for the work of all nodes, where the token may know it.
 export const loadStats = (signal) => (may("cluster") ? get("/v1/cluster/stats", {}, signal) : Promise.resolve(null));
+
+// backups is how the cluster's schedule of backups stands, null where there is none. One node makes
+// them; the others know the schedule alone.
+export function backups(stats) {
+  const all = ((stats && stats.nodes) || []).map((n) => n.backup).filter(Boolean);
+  return all.length ? { every: all[0].every, made: Math.max(...all.map((b) => b.last_success_ms || 0)), overdue: Math.max(...all.map((b) => b.overdue_ms)), error: all.map((b) => b.error).find(Boolean) } : null;
+}
+
+function Backups({ of: b }) {
+  if (!b) return html`<p class="muted">No backups are made by a schedule: <span class="mono">carillon serve --backup-to s3://bucket/prefix</span></p>`;
+  return html`<dl class="facts"><dt>schedule</dt><dd><span class="mono">${b.every}</span> UTC</dd>
+    <dt>last one</dt><dd>${b.made ? html`<${When} ms=${b.made} />` : html`<span class="muted">none yet</span>`}</dd>
+    ${b.overdue > 0 && html`<dt>overdue</dt><dd><${Badge} kind=${b.error ? "bad" : "busy"}>${b.error ? "failing" : "being made"}<//> for ${span(b.overdue)}${b.error && html`<div class="small">${b.error}</div>`}</dd>`}</dl>`;
+}
 
 export function NodeTable({ cluster, stats, actions }) {
   const of = (name) => ((stats && stats.nodes) || []).find((s) => s.name === name) || {};
@@ -97,6 +111,7 @@ export function Cluster() {
     ${v.upgrade && html`<${Upgrade} upgrade=${v.upgrade} level=${v.feature_level} />`}
     <${Card} title="Nodes" side=${html`<span class="muted small">${v.replicas ? `${v.replicas} replicas wanted · ` : ""}feature level ${v.feature_level ?? "–"} · id <span class="mono">${v.cluster_id || "none yet"}</span></span>`}>
       ${nodes.length ? html`<${NodeTable} cluster=${v} stats=${stats.data} actions=${(n) => html`<${NodeActions} node=${n} alone=${nodes.length < 2} again=${cluster.again} />`} />` : html`<${Empty}>This node has not joined a cluster yet.<//>`}<//>
+    ${may("cluster") && stats.data && html`<${Card} title="Backups"><${Backups} of=${backups(stats.data)} /><//>`}
     <${Card} title="Shard leaders">
       <dl class="facts">${nodes.map((n) => html`<dt key=${n.name}>${n.name}</dt><dd>${ledBy(n.name).length ? ledBy(n.name).map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`) : html`<span class="muted">none</span>`}</dd>`)}
         ${unled.length > 0 && html`<dt>no leader</dt><dd>${unled.map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`)}</dd>`}</dl><//>

@@ -2,7 +2,7 @@
 import { get, html, many, may, num, rate, span, useEffect, useLoad, useMemo, useRef, useState } from "./lib.js";
 import { Badge, Card, Chart, Failed, Figure, waits } from "./parts.js";
 import { NoTopics, TopicTable } from "./topics.js";
-import { loadStats, NodeTable } from "./cluster.js";
+import { backups, loadStats, NodeTable } from "./cluster.js";
 import { DueChart } from "./due.js";
 import { failing, health, originOf } from "./receivers.js";
 
@@ -10,7 +10,7 @@ const mostOfAKind = 4;
 
 // troubles are the reasons why a cluster is not healthy, one line each, the worst first. Each: kind,
 // text, what to do, where. Many of one kind become one line.
-export function troubles(cluster, topics, receivers) {
+export function troubles(cluster, topics, receivers, stats) {
   const list = [], bad = "bad", warn = "warn";
   const each = (found, one, all) => { if (found.length > mostOfAKind) list.push(all(found)); else list.push(...found.map(one)); };
   const node = (kind, text, action = "Open cluster") => list.push([kind, text, action, "#/cluster"]);
@@ -27,6 +27,8 @@ export function troubles(cluster, topics, receivers) {
   if (count("no_quorum")) node(bad, `${count("no_quorum")} of ${shards.length} shards have no majority. Their timers neither change nor run.`, "Start the missing nodes");
   if (count("degraded")) node(warn, `${count("degraded")} of ${shards.length} shards lack a replica or a leader.`);
   if (count("moving")) node(warn, `${count("moving")} of ${shards.length} shards are moving.`);
+  const backup = backups(stats), hour = 3600000;
+  if (backup && (backup.error || backup.overdue > hour)) node(backup.overdue > hour ? bad : warn, `A backup has been due for ${span(backup.overdue)} and is not made${backup.error ? `: ${backup.error}` : ""}.`);
 
   const waiting = (n) => (n ? ` ${many(n, "timer waits", "timers wait")} for it.` : "");
   const broken = ((receivers && receivers.destinations) || []).filter((r) => r.state !== "closed" && health(r)[0]);
@@ -97,7 +99,7 @@ export function Overview() {
     return n ? [Array.from({ length: n }, (_, i) => now - n + i), fill(t.added_each_second), fill(t.fired_each_second)] : quiet();
   }, [stats.data]);
   const t = stats.data && stats.data.total;
-  const list = troubles(cluster.data, topics.data, receivers.data);
+  const list = troubles(cluster.data, topics.data, receivers.data, stats.data);
   const busy = topics.data ? [...topics.data.topics].sort((a, b) => (b.counts.ready + b.counts.dead + (b.paused ? 1 : 0)) - (a.counts.ready + a.counts.dead + (a.paused ? 1 : 0)) || b.counts.scheduled - a.counts.scheduled).slice(0, 6) : [];
   return html`<div class="stack"><h1 class="hidden">Overview</h1>
     <${Failed} error=${cluster.error || stats.error || topics.error} again=${cluster.again} />
