@@ -136,9 +136,9 @@ chaos: ## real processes: kills, pauses, cut networks, restarts, wrong clocks, s
 soak: ## one cluster under load for FOR=1h, all faults in random order, checked every eight; ends with a table (SEED=n draws the same again)
 	CARILLON_E2E_CLUSTER_SIEGE=$(FOR) $(if $(SEED),CARILLON_E2E_SEED=$(SEED)) go test -count 1 -timeout 0 -v -run 'TestClusterChaos$$' ./test/e2e
 
-soak-tests: s3-server ## the long tests: hours of kills, herds, storms, flips, and the models at full length
+soak-tests: s3-server $(HELM) ## the long tests: hours of kills, herds, storms, flips, and the models at full length
 	CARILLON_SOAK=1 CARILLON_E2E_LONG=1 CARILLON_E2E_KILLS=200 CARILLON_E2E_HERD=50000 CARILLON_E2E_STORM=20000 CARILLON_E2E_NASTY=5000 \
-	CARILLON_E2E_FLIPS=500 CARILLON_E2E_SNAPSHOTS=20 CARILLON_E2E_MILLION=1 \
+	CARILLON_E2E_FLIPS=500 CARILLON_E2E_SNAPSHOTS=20 CARILLON_E2E_MILLION=1 HELM=$(abspath $(HELM)) \
 	go test $(RACE) -shuffle=on -count 1 -timeout 0 -v ./... $(CLIENT)
 	./scripts/fuzz.sh $(FUZZTIME)
 
