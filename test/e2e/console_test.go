@@ -66,6 +66,8 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.sees("Waiting: the receiver is unhealthy", "Attempts", "Amsterdam", "vip", s.sick.url(), "(of the topic)")
 	b.awaitTrue("the search is empty again", "document.querySelector('[name=q]').value === ''")
 	b.shot("timer-light")
+	b.click("vip")
+	b.sees("Timers found for “vip”", "order-70", "order-78")
 
 	// Which receiver is sick, and how many timers wait for it?
 	b.click("Receivers")

@@ -48,6 +48,8 @@ export function Failed({ error, again }) {
     ${again && html` <button onClick=${again}>Try again</button>`}</p>`;
 }
 
+// Labels leads from each label to the timers of all topics that have it.
+export const Labels = ({ of }) => (of || []).map((l) => html`<a class="chip" key=${l} href=${`#/search?q=${encodeURIComponent(l)}`} title=${`Find timers labelled ${l}`}>${l}</a>`);
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 export const Card = ({ title, side, children, class: more }) => html`<section class="card ${more || ""}">
   ${(title || side) && html`<div class="between"><h2>${title}</h2>${side}</div>`}${children}</section>`;

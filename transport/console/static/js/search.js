@@ -1,6 +1,6 @@
 // Find a timer by its id, by how that begins, or by a label. An id that one timer has opens it.
 import { get, html, many, num, timerLink, timerPath, topicPath, useEffect, useLoad, useState } from "./lib.js";
-import { Card, Empty, Failed, State, Table, Waits, When } from "./parts.js";
+import { Card, Empty, Failed, Labels, State, Table, Waits, When } from "./parts.js";
 
 const everyState = "scheduled,leased,done,dead,cancelled";
 const pageOfTopics = 1000, atOnce = 6, mostFound = 200;
@@ -50,7 +50,7 @@ export function Search({ q }) {
     ${loading && !data && html`<p class="muted">Searching …${asked ? ` No timer of ${num(asked)} topics has this id so far.` : ""}</p>`}
     ${data && html`<${Card}>${data.found.length ? html`<${Table} rows=${data.found} keyOf=${(t) => t.topic + "/" + t.id} caption="Found" columns=${[
       ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Topic", (t) => t.topic], ["State", (t) => html`<${State} of=${t.state} />`],
-      ["Due", (t) => html`<${When} ms=${t.due_ms} />`], ["Waits for", (t) => html`<${Waits} t=${t} />`], ["Attempts", (t) => num(t.attempts), "right"], ["Labels", (t) => (t.labels || []).map((l) => html`<span class="chip">${l}</span>`)]]} />`
+      ["Due", (t) => html`<${When} ms=${t.due_ms} />`], ["Waits for", (t) => html`<${Waits} t=${t} />`], ["Attempts", (t) => num(t.attempts), "right"], ["Labels", (t) => html`<${Labels} of=${t.labels} />`]]} />`
       : html`<${Empty}>No timer in ${many(data.topics, "topic")} has an id that begins with this, or this label. Timers that ended before their topic's history begins are not found.<//>`}
       ${data.left && (data.exact ? html`<p class="muted">Found in the first ${num(data.asked)} topics. A topic behind them may have a timer with this id, too.</p>`
         : html`<p class="muted">${idChars.test(q) ? html`No timer of ${num(data.asked)} topics has this id. ` : ""}For ids that begin so and for labels, only the first ${num(data.topics)} topics were searched. Open a topic to search there.</p>`)}<//>`}</div>`;

@@ -1,6 +1,6 @@
 // One timer's life: what it is, what it waits for, what was tried, and what can be done.
 import { ago, call, clock, get, html, many, momentsIn, num, open, reasons, span, timerPath, topicLink, topicPath, useLoad } from "./lib.js";
-import { Action, Answer, Card, Empty, Failed, say, State, Table, Url, Waits, When } from "./parts.js";
+import { Action, Answer, Card, Empty, Failed, Labels, say, State, Table, Url, Waits, When } from "./parts.js";
 import { EditTimer, Occurrences } from "./forms.js";
 import { redriveBody, RedriveURL } from "./dead.js";
 
@@ -91,7 +91,7 @@ function Facts({ t, policy }) {
     ["Attempts", `${num(t.attempts)} of ${num(t.max_attempts)}`], t.fired_ms && ["Last attempt", html`<${When} ms=${t.fired_ms} />`], t.asked_ms && ["Fired manually", html`<${When} ms=${t.asked_ms} />`],
     t.lateness_ms !== undefined && ["Late", span(t.lateness_ms)], called.url && ["Calls", html`<span class="mono">${called.method || "POST"}</span> <${Url}>${called.url}<//>${own.url ? "" : html` <span class="muted small">(of the topic)</span>`}`],
     t.key && ["Key", t.key], t.priority ? ["Priority", t.priority] : null, t.weight && ["Weight", t.weight], t.expires_after && ["Expires after", t.expires_after],
-    t.labels && t.labels.length && ["Labels", t.labels.map((l) => html`<span class="chip">${l}</span>`)], t.repeat && ["Repeats", t.repeat.cron ? `${t.repeat.cron}${t.repeat.zone ? ` (${t.repeat.zone})` : ""}` : `every ${t.repeat.every}`],
+    t.labels && t.labels.length && ["Labels", html`<${Labels} of=${t.labels} />`], t.repeat && ["Repeats", t.repeat.cron ? `${t.repeat.cron}${t.repeat.zone ? ` (${t.repeat.zone})` : ""}` : `every ${t.repeat.every}`],
     ...[["on_done", "Outcome if done"], ["on_dead", "Outcome if dead"]].map(([field, name]) => outcomeFact(name, t[field], policy[field])),
     t.collected && ["Collected", many(t.collected, "payload")], t.successor && ["Successor", "another timer with this id runs after this one"], t.cancel_requested && ["Cancel", "requested while a call was running"],
     ["Added", html`<${When} ms=${t.created_ms} />`], t.updated_ms !== t.created_ms && ["Changed", html`<${When} ms=${t.updated_ms} />`], ["Version", t.version],

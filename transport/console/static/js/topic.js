@@ -1,6 +1,6 @@
 // One topic: its policy, what waits in it, and what can be done with it.
 import { call, clock, get, html, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
-import { Action, Badge, Card, Empty, Failed, Figure, Pages, say, State, Table, Url, usePages, Waits, waits, When } from "./parts.js";
+import { Action, Badge, Card, Empty, Failed, Figure, Labels, Pages, say, State, Table, Url, usePages, Waits, waits, When } from "./parts.js";
 import { AddTimer, Bulk } from "./forms.js";
 import { DueChart } from "./due.js";
 import { Events } from "./live.js";
@@ -15,7 +15,7 @@ export function TimerTable({ timers }) {
     ["Waits for", (t) => html`<${Waits} t=${t} />`],
     ["Attempts", (t) => num(t.attempts), "right"],
     ["Last answer", (t) => html`<span class="small">${t.last_error || t.last_status || ""}</span>`],
-    ["Labels", (t) => (t.labels || []).map((l) => html`<span class="chip" key=${l}>${l}</span>`)],
+    ["Labels", (t) => html`<${Labels} of=${t.labels} />`],
   ]} />`;
 }
 
