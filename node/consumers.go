@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"time"
 
 	"carillon/node/calls"
 	"carillon/shard"
@@ -20,11 +21,11 @@ func (c *core) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([
 	if err != nil {
 		return nil, err
 	}
-	out := make([]backend.Pulled, len(taken))
+	out, now := make([]backend.Pulled, len(taken)), time.Now()
 	for i := range taken {
 		t := &taken[i]
 		r := calls.Receipt{Shard: t.Shard, Place: c.router.PlaceOf(topic, t.Timer.ID), Topic: topic, Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
-		r.Begin(t.Timer, c.p.tracer)
+		r.Begin(t.Timer, now, c.p.tracer)
 		out[i] = backend.Pulled{Timer: t.Timer, Receipt: r.Seal(secret), UntilMs: t.UntilMs}
 	}
 	return out, nil
@@ -87,13 +88,14 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 		return held, nil
 	}
 	c.router.DoAll(ctx, ops)
+	now := time.Now()
 	for k := range ops {
 		if ops[k].Err != nil {
 			return nil, ops[k].Err
 		}
 		u := &of[k]
 		held[u.at] = ops[k].Result.Code == timer.OK
-		u.receipt.End(u.topic, claim.Kind, held[u.at], c.p.tracer)
+		u.receipt.End(u.topic, claim.Kind, held[u.at], now, c.p.tracer)
 	}
 	return held, nil
 }

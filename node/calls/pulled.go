@@ -22,11 +22,11 @@ func (r *Receipt) span() [8]byte { return spanOf(string(r.Attempt.Trace[:])+r.At
 
 // Begin has the receipt carry the attempt of a timer whose trace is reported. The consumer is given
 // the attempt's span, as a receiver is.
-func (r *Receipt) Begin(t *timer.Timer, tracer *tracing.Tracer) {
+func (r *Receipt) Begin(t *timer.Timer, now time.Time, tracer *tracing.Tracer) {
 	if !tracer.Traces(t.Trace) {
 		return
 	}
-	r.Attempt = PulledAttempt{Trace: t.Trace.ID, Add: t.Trace.Span, Number: uint64(t.Attempts), BegunMs: uint64(time.Now().UnixMilli()), ID: t.ID}
+	r.Attempt = PulledAttempt{Trace: t.Trace.ID, Add: t.Trace.Span, Number: uint64(t.Attempts), BegunMs: uint64(now.UnixMilli()), ID: t.ID}
 	own := *t.Trace
 	own.Span = r.span()
 	t.Trace = &own
@@ -34,7 +34,7 @@ func (r *Receipt) Begin(t *timer.Timer, tracer *tracing.Tracer) {
 
 // End reports an attempt whose consumer acked or nacked it, in time or not (held). One whose consumer
 // reports nothing has no span.
-func (r *Receipt) End(topic string, by timer.Kind, held bool, tracer *tracing.Tracer) {
+func (r *Receipt) End(topic string, by timer.Kind, held bool, now time.Time, tracer *tracing.Tracer) {
 	a := &r.Attempt
 	if *a == (PulledAttempt{}) || by == timer.ExtendLease || tracer == nil {
 		return
@@ -49,6 +49,6 @@ func (r *Receipt) End(topic string, by timer.Kind, held bool, tracer *tracing.Tr
 	begun := time.UnixMilli(int64(a.BegunMs))
 	tracer.Attempt(&tracing.Attempt{
 		Trace: &timer.Trace{ID: a.Trace, Span: a.Add, Flags: tracing.Sampled}, Span: r.span(), Number: int(a.Number), Pulled: true,
-		Topic: topic, Timer: a.ID, Err: why, Begun: begun, Took: max(0, time.Since(begun)),
+		Topic: topic, Timer: a.ID, Err: why, Begun: begun, Took: max(0, now.Sub(begun)),
 	})
 }
