@@ -13,16 +13,13 @@ import (
 // moves is what moves between nodes and what waits; nil: nothing, or it is not known.
 func (c *core) moves(ctx context.Context) *backend.MovesView {
 	m := c.member.Moves(ctx)
-	v := &backend.MovesView{Bytes: m.Bytes, Repairs: m.UnderWay[ring.Repairs] + m.Waiting[ring.Repairs], AtLimit: c.named(m.Full)}
+	v := &backend.MovesView{Bytes: m.Bytes, Repairs: m.UnderWay[ring.Repairs] + m.Waiting[ring.Repairs], AtLimit: c.named(m.Full), WaitsFor: c.named(m.Awaited)}
 	for kind := range ring.MoveKinds {
 		v.UnderWay += m.UnderWay[kind]
 		v.Waiting += m.Waiting[kind]
 	}
 	if v.UnderWay+v.Waiting == 0 {
 		return nil
-	}
-	if m.Waiting[ring.Balances] > 0 {
-		v.Absent = c.named(m.Absent)
 	}
 	return v
 }

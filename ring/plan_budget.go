@@ -46,7 +46,7 @@ type Moves struct {
 	Bytes    int64          // of them, about
 	Waiting  [MoveKinds]int // rows that need a step, or replicas that balance asks for
 	Full     []uint64       // nodes that send or receive as much as they may, for which moves wait
-	Absent   []uint64       // nodes that are down, for whose return or replacement balance waits
+	Awaited  []uint64       // nodes that are down or not fit: balance waits until they are well or replaced
 	Joining  bool           // a node has joined just now: balance waits for others
 }
 
@@ -215,12 +215,15 @@ func (p *planner) summary() Moves {
 	m := &p.moves
 	slices.Sort(m.Full)
 	for i := range p.layout.loads {
-		if l := &p.layout.loads[i]; l.closed {
-			m.Absent = append(m.Absent, l.id)
+		if l := &p.layout.loads[i]; l.closed || l.unfit {
+			m.Awaited = append(m.Awaited, l.id)
 		}
 	}
-	if len(m.Absent) > 0 || m.Joining {
+	if len(m.Awaited) > 0 || m.Joining {
 		m.Waiting[Balances] = p.layout.uneven()
+	}
+	if m.Waiting[Balances] == 0 {
+		m.Awaited = nil
 	}
 	if m.Waiting == [MoveKinds]int{} {
 		m.Full = nil

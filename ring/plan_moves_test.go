@@ -175,11 +175,11 @@ func TestWhatWaitsIsNamed(t *testing.T) {
 		_, moves := Plan(m.s.View(), m.facts())
 		return moves
 	}
-	if moves := look(); moves.Waiting[Balances] > 0 || len(moves.Full)+len(moves.Absent) > 0 || moves.Joining {
+	if moves := look(); moves.Waiting[Balances] > 0 || len(moves.Full)+len(moves.Awaited) > 0 || moves.Joining {
 		t.Errorf("at rest: %+v", moves)
 	}
 	m.join(4, "")
-	if moves := look(); !moves.Joining || moves.Waiting[Balances] < 40 || len(moves.Full)+len(moves.Absent) > 0 {
+	if moves := look(); !moves.Joining || moves.Waiting[Balances] < 40 || len(moves.Full)+len(moves.Awaited) > 0 {
 		t.Errorf("a node has just joined: %+v", moves)
 	}
 	for range 4 {
@@ -189,8 +189,13 @@ func TestWhatWaitsIsNamed(t *testing.T) {
 		t.Errorf("it is filled: %+v", moves)
 	}
 	m.down[2] = m.nowMs
-	if moves := look(); moves.UnderWay[Balances] > 0 || moves.Waiting[Balances] < 40 || !slices.Equal(moves.Absent, []uint64{2}) || len(moves.Full) > 0 {
+	if moves := look(); moves.UnderWay[Balances] > 0 || moves.Waiting[Balances] < 40 || !slices.Equal(moves.Awaited, []uint64{2}) || len(moves.Full) > 0 {
 		t.Errorf("a node is down: %+v", moves)
+	}
+	delete(m.down, 2)
+	m.unfit[4] = true
+	if moves := look(); moves.UnderWay[Balances] > 0 || moves.Waiting[Balances] < 40 || !slices.Equal(moves.Awaited, []uint64{4}) || len(moves.Full) > 0 {
+		t.Errorf("the node that is to be filled is not fit: %+v", moves)
 	}
 }
 

@@ -125,8 +125,8 @@ func TestCtlCluster(t *testing.T) {
 		},
 		{
 			name: "cluster that waits for a node", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},
-			replies: ok(`{"cluster_id":"c","moves":{"under_way":0,"bytes":0,"waiting":7,"repairs":0,"absent":["n2"]},"nodes":[],"shards":[]}`),
-			out:     []string{"moves: 0 under way, 7 wait: for n2 to be back or replaced\n"},
+			replies: ok(`{"cluster_id":"c","moves":{"under_way":0,"bytes":0,"waiting":7,"repairs":0,"waits_for":["n2"]},"nodes":[],"shards":[]}`),
+			out:     []string{"moves: 0 under way, 7 wait: for n2 to be well or replaced\n"},
 		},
 		{
 			name: "cluster that a node has joined", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},

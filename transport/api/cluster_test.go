@@ -127,8 +127,8 @@ func TestMovesAreShown(t *testing.T) {
 	h.do("GET", clusterPath, "").want(200).has("moves", "")
 	h.engine.fakeCluster.view.Moves = &backend.MovesView{UnderWay: 9, Bytes: 1 << 40, Waiting: 7, Repairs: 3}
 	h.do("GET", clusterPath, "").want(200).has("moves", `{"bytes":1099511627776,"repairs":3,"under_way":9,"waiting":7}`)
-	h.engine.fakeCluster.view.Moves.AtLimit, h.engine.fakeCluster.view.Moves.Absent = []string{"n1", "n4"}, []string{"n2"}
-	h.do("GET", clusterPath, "").want(200).has("moves.at_limit", `["n1","n4"]`, "moves.absent", `["n2"]`)
+	h.engine.fakeCluster.view.Moves.AtLimit, h.engine.fakeCluster.view.Moves.WaitsFor = []string{"n1", "n4"}, []string{"n2"}
+	h.do("GET", clusterPath, "").want(200).has("moves.at_limit", `["n1","n4"]`, "moves.waits_for", `["n2"]`)
 }
 
 // TestFinalize: an upgrade shows in the view until it is finalized; that is refused with the reason

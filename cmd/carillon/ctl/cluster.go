@@ -130,8 +130,8 @@ func movesText(m *client.Moves) string {
 		switch {
 		case len(m.AtLimit) > 0:
 			why = printable(strings.Join(m.AtLimit, ", ")) + " at the limit of what a node sends or receives"
-		case len(m.Absent) > 0:
-			why = "for " + printable(strings.Join(m.Absent, ", ")) + " to be back or replaced"
+		case len(m.WaitsFor) > 0:
+			why = "for " + printable(strings.Join(m.WaitsFor, ", ")) + " to be well or replaced"
 		}
 		text += fmt.Sprintf(", %d wait: %s", m.Waiting, why)
 	}

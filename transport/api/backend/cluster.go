@@ -100,9 +100,9 @@ type MovesView struct {
 	Bytes    int64 // of them, about; small shards count for nothing
 	Waiting  int   // replicas, about
 	Repairs  int   // of both, those that bring shards back to their number of replicas
-	// Why the others wait: nodes send or receive as much as they may, or balance waits for nodes
-	// that are down. None of both: a node has just joined, and others may follow.
-	AtLimit, Absent []string // names
+	// Why the others wait: nodes send or receive as much as they may, or balance waits for nodes that
+	// are down or not fit. None of both: a node has just joined, and others may follow.
+	AtLimit, WaitsFor []string // names
 }
 
 // GrowthNeeds is what a growth of the number of shards needs, about.

@@ -196,8 +196,8 @@ func members(o *web.Object, v *backend.ClusterView) {
 		if len(m.AtLimit) > 0 {
 			moves.Texts("at_limit", m.AtLimit)
 		}
-		if len(m.Absent) > 0 {
-			moves.Texts("absent", m.Absent)
+		if len(m.WaitsFor) > 0 {
+			moves.Texts("waits_for", m.WaitsFor)
 		}
 		o.B = moves.End()
 	}

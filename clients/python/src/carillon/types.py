@@ -1124,8 +1124,8 @@ class _Moves(TypedDict):
 class Moves(_Moves, total=False):
     at_limit: List[str]
     """Nodes for which some wait: each sends or receives as much as it may."""
-    absent: List[str]
-    """Nodes that are down: until they are back or replaced, replicas do not move for balance. With neither, a node has just joined, and others may follow."""
+    waits_for: List[str]
+    """Nodes that are down or not fit: until they are well or replaced, replicas do not move for balance. With neither, a node has just joined, and others may follow."""
 
 
 class Clock(TypedDict):

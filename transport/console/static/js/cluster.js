@@ -64,7 +64,7 @@ function Growth({ growth: r }) {
 
 // What moves between nodes, and what waits and why.
 function Moves({ moves: m }) {
-  const why = m.at_limit ? `${m.at_limit.join(", ")} send or receive as much as a node may` : m.absent ? `for ${m.absent.join(", ")} to be back or replaced` : "a node has just joined, and others may follow";
+  const why = m.at_limit ? `${m.at_limit.join(", ")} send or receive as much as a node may` : m.waits_for ? `for ${m.waits_for.join(", ")} to be well or replaced` : "a node has just joined, and others may follow";
   return html`<p class="notice" role="status">${num(m.under_way)} replicas are on their way between nodes${m.bytes ? ` (${size(m.bytes)})` : ""}.
     ${m.waiting ? html` ${num(m.waiting)} wait: ${why}.` : ""}${m.repairs ? html` ${num(m.repairs)} of them bring shards back to their number of replicas.` : ""}</p>`;
 }
