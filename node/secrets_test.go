@@ -235,7 +235,7 @@ func TestSecretsThroughTheLifeOfKeys(t *testing.T) {
 	}
 	scrape := last.must(200, "GET", "/metrics", "")
 	// Timers that were made under the old key keep it.
-	for of, n := range map[string]int{"topics": 1, "timers": 2} {
+	for of, n := range map[string]int{"cluster": 1, "topics": 1, "timers": 2} {
 		if got := strings.Count(scrape, `,of="`+of+`"} `); got != n || strings.Contains(scrape, `key="none"`) {
 			t.Errorf("%d keys of %s are counted, want %d: %s", got, of, n, scrape)
 		}

@@ -158,6 +158,9 @@ func TestEverythingIsSealedAnew(t *testing.T) {
 		if got := s.SealedBy(); !maps.Equal(got, map[string]int{keys.First(): 15}) {
 			t.Errorf("keys %s: sealed by %v", of, got)
 		}
+		if got := s.SecretSealedBy(); got != keys.First() {
+			t.Errorf("keys %s: the cluster's secret is sealed by %q", of, got)
+		}
 		again := NewState(nil, nil)
 		if err := again.Load(s.Save()); err != nil || again.Hash() != s.Hash() {
 			t.Errorf("loaded: %v", err)
@@ -196,6 +199,9 @@ func TestClusterSecretThatBeginsLikeAnEnvelope(t *testing.T) {
 	for _, first := range []*secret.Keys{nil, keysOf(t, "a")} {
 		s := founded(t, 4, 3, 3)
 		done(t, s, SecretCommand(own, first))
+		if got := s.SecretSealedBy(); got != first.First() {
+			t.Errorf("the cluster's secret is sealed by %q, want %q", got, first.First())
+		}
 		for _, of := range []string{"a", "ba", "b", "cb"} {
 			keys := keysOf(t, of)
 			resealAll(t, s, keys)

@@ -56,6 +56,16 @@ func (s *State) Secret() []byte {
 	return s.cluster.secret
 }
 
+// SecretSealedBy is the id of the key that sealed the cluster's secret; "": it is in the clear, or
+// not made yet.
+func (s *State) SecretSealedBy() string {
+	kept := s.Secret()
+	if len(kept) == SecretBytes { // whatever it begins with
+		return ""
+	}
+	return secret.KeyOf(string(kept))
+}
+
 // setSecret keeps the first secret: receipts that were made with it must hold.
 func (c *cluster) setSecret(_ int64, cmd *Command) Reply {
 	switch {
@@ -252,7 +262,7 @@ func (s *State) Lacks(keys *secret.Keys) error {
 // contents that contain secrets count as different.
 func (s *State) Replacing(keys *secret.Keys, random func([]byte)) (Command, bool) {
 	kept := string(s.Secret())
-	if !keys.Lost(secret.KeyOf(kept)) || len(kept) == SecretBytes {
+	if !keys.Lost(s.SecretSealedBy()) {
 		return Command{}, false
 	}
 	var plain [SecretBytes]byte

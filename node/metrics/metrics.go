@@ -238,7 +238,7 @@ var (
 	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
 	heldDesc    = prometheus.NewDesc("carillon_memory_bytes", "Memory that the replicas of this node hold. It counts towards the mark at which adds are refused.", []string{"kind"}, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
-	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
+	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, of callbacks of timers in the shards this node leads, and the cluster's own.", []string{"of", "key"}, nil)
 	lockedDesc  = prometheus.NewDesc("carillon_topic_locked", "1 for a topic whose calls wait, since its secrets were sealed with a key that this node lacks; the first hundred.", []string{"topic"}, nil)
 	refusedDesc = prometheus.NewDesc("carillon_adds_refused_total", "Adds, and other changes that need room, that this node's shards refused.", []string{"reason"}, nil)
 	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
@@ -288,6 +288,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for key, n := range g.State().SealedBy() {
 		gauge(sealedDesc, int64(n), "topics", cmp.Or(key, "none"))
 	}
+	gauge(sealedDesc, 1, "cluster", cmp.Or(g.State().SecretSealedBy(), "none"))
 	for _, name := range g.Locked() {
 		gauge(lockedDesc, 1, name)
 	}
