@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type client struct {
 	number int
 	near   uint64 // the machine that it asks until that machine fails; 0: any
 	done   bool
+	think  time.Duration // between two operations; 0: the run's
 
 	own  *chance           // its own random stream; nil: the world's
 	draw func() *operation // draws its next operation; nil: World.pick does
@@ -201,7 +203,7 @@ func (c *client) finish(o *operation, ok bool) {
 		o.then(ok)
 		return
 	}
-	think := c.w.swarm.think
+	think := cmp.Or(c.think, c.w.swarm.think)
 	if c.w.calm {
 		think = max(think, calmThink)
 	}

@@ -22,7 +22,8 @@ import (
 //
 //   - on every replica a topic's secrets open to a value that was set, and never to an older one
 //     than before;
-//   - at the end all replicas have the last acknowledged value, sealed by the last key;
+//   - at the end all replicas have the last acknowledged value, and the cluster's own secret, sealed
+//     by the last key;
 //   - no call carries another value;
 //   - the cluster's own secret always opens to the same bytes.
 type keyOperator struct {
@@ -182,8 +183,8 @@ func (k *keyOperator) operate() {
 	}
 }
 
-// needed reports whether a value may still be sealed by a key. It is false only if every machine in
-// use runs and knows of none. A request sealed by that key, by a node or by a former meta leader,
+// needed reports whether a value may still be sealed by a key: a topic's, or the cluster's own secret.
+// It is false only if every machine in use runs and knows of none, as the metrics show it. A request sealed by that key, by a node or by a former meta leader,
 // may still be on its way. A real operator waits for minutes; here a value set later must be known
 // everywhere, after which nothing older can arrive.
 func (k *keyOperator) needed(letter byte) bool {
@@ -196,7 +197,7 @@ func (k *keyOperator) needed(letter byte) bool {
 			return true
 		}
 		t, ok := n.state.Topic(secretTopic)
-		if !ok || n.state.SealedBy()[one.First()] > 0 || k.wordIn(n, t, k.all) != k.word {
+		if !ok || n.state.SealedBy()[one.First()] > 0 || n.state.SecretSealedBy() == one.First() || k.wordIn(n, t, k.all) != k.word {
 			return true
 		}
 	}
@@ -367,6 +368,9 @@ func (k *keyOperator) unsealed(first string) string {
 		t, ok := n.state.Topic(secretTopic)
 		if by := n.state.SealedBy(); !ok || len(by) != 1 || by[first] != 2+len(t.Policy.SigningKeys) {
 			return fmt.Sprintf("node %d has secrets sealed by %v, want %s", n.id, by, first)
+		}
+		if by := n.state.SecretSealedBy(); by != first {
+			return fmt.Sprintf("node %d has the cluster's secret sealed by %q, want %s", n.id, by, first)
 		}
 		if word := k.wordIn(n, t, k.all); word < k.taken {
 			return fmt.Sprintf("node %d has word %d, and %d was taken", n.id, word, k.taken)

@@ -23,6 +23,7 @@ type perKey struct {
 	w      *World
 	chance chance
 	on     bool
+	// between two adds: fewer than the keys' rates allow, or drain would wait for what the limits hold
 	think  time.Duration
 	policy timer.PerKey
 	starts map[string][]*call // of each key, in order
@@ -69,7 +70,7 @@ func (d *perKey) begin() {
 	if !d.on {
 		return
 	}
-	c := &client{w: d.w, number: 8000, own: &d.chance, draw: d.pick}
+	c := &client{w: d.w, number: 8000, think: d.think, own: &d.chance, draw: d.pick}
 	d.clients = append(d.clients, c)
 	d.w.after(d.chance.between(0, d.think), c.act)
 }
