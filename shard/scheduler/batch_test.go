@@ -118,6 +118,21 @@ func TestBatchOfNoWait(t *testing.T) {
 	r.wantBatches("a b", "c")
 }
 
+// TestBatchStartsOnceItIsLeased: after the turn in which its leases are applied another one comes at
+// once.
+func TestBatchStartsOnceItIsLeased(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 100})
+	r.add("a", 0)
+	r.add("b", 0)
+	r.Run()
+	if !r.entry() || len(r.leases.calls) != 1 {
+		t.Fatal("no call is leased")
+	}
+	if at := r.NextWake(); at > r.now.WallMs {
+		t.Errorf("the call is leased, and starts %d ms later", at-r.now.WallMs)
+	}
+}
+
 // TestBatchGroups: only timers of one URL, method and time-out share a call, and by key those of
 // one key, or without one; those with headers of their own and calls without a body go alone.
 func TestBatchGroups(t *testing.T) {

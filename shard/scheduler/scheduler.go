@@ -182,6 +182,9 @@ func (s *Scheduler) NextWake() int64 {
 	if ms, ok := s.table.NextDue(); ok {
 		at = min(at, ms-s.due.lookAhead.Milliseconds())
 	}
+	if len(s.leases.calls) > 0 {
+		at = min(at, s.now.WallMs)
+	}
 	if s.leases.held.len() > 0 {
 		at = min(at, s.leases.held.top().dueMs, s.leases.renewMs())
 	}

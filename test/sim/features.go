@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -107,6 +108,23 @@ func (w *World) further(o *operation, at int64) {
 	case n == 8:
 		command(timer.Purge)
 	}
+}
+
+// revive has a client redrive an occurrence that its receiver has rejected for good, in one case of
+// two. It becomes due right after the next one of its series, so that both are called at once:
+// clients that draw a redrive by chance come to that in one run of a hundred.
+func (w *World) revive(j *table.Job) {
+	wrote := w.checker.features.id(idKey{j.Topic, j.ID}).writes[string(j.Payload)]
+	if wrote.every == 0 || w.calm || w.revivals.IntN(2) > 0 {
+		return
+	}
+	left := wrote.every - (epochMs+w.now.Milliseconds()-j.DueMs)%wrote.every
+	w.after(msOf(left)/2, func() {
+		o := &operation{number: w.checker.nextOp(), topic: j.Topic, id: j.ID, then: func(bool) {}}
+		o.cmd = &timer.Command{Kind: timer.Redrive, DueMs: epochMs + (w.now + msOf(left)/2).Milliseconds() + w.revivals.Int64N(20)}
+		w.complete(o)
+		(&client{w: w, number: 8100, own: &w.revivals}).start(o)
+	})
 }
 
 // dying makes a write due some time ago, and expired by then.

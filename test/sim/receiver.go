@@ -157,6 +157,7 @@ func (c *call) arrived(status int) {
 		c.node.w.workloads.accepted(c)
 	case 410:
 		c.node.w.checker.features.heard(c)
+		c.node.w.revive(&c.delivery.Job)
 	}
 }
 

@@ -66,6 +66,7 @@ type World struct {
 	cramped  chance // for room that a disk lacks for a name
 	salts    chance // of logs
 	words    chance // for false words about processes
+	revivals chance // for redrives of occurrences, see revive
 
 	finalizing bool          // an operator has tried to finalize an upgrade
 	level      feature.Level // see agreedLevel
@@ -181,6 +182,7 @@ func newWorld(cfg Config) *World {
 		w.swarm.drawToil(newChance(cfg.Seed, 43))
 	}
 	w.words = newChance(cfg.Seed, 31)
+	w.revivals = newChance(cfg.Seed, 71)
 	w.swarm.drawFalseWords(w.words)
 	w.times = newChance(cfg.Seed, 23)
 	w.swarm.clockwise(w.times)
