@@ -256,8 +256,12 @@ func (h *Host) TopicsChanged() {
 	}
 }
 
+// recordTime is how long Drain waits, after the last call has ended, for the ends to be recorded.
+// Without a majority that never happens: where all nodes stop at once, one of them is the last.
+const recordTime = 5 * time.Second
+
 // Drain stops leasing, gives back leases whose calls have not started, and waits until no calls run
-// or the context ends.
+// and their ends are recorded, or the context ends.
 func (h *Host) Drain(ctx context.Context) {
 	h.draining.Store(true)
 	select {
@@ -267,19 +271,26 @@ func (h *Host) Drain(ctx context.Context) {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for called := h.cfg.Clock.Mono(); ; {
 		var mu sync.Mutex
-		flights := 0
+		calls, flights := 0, 0
 		h.onWorkers(func(w *worker) {
-			n := 0
-			for _, s := range w.shards {
-				n += s.scheduler.Drain()
-			}
 			mu.Lock()
-			flights += n
-			mu.Unlock()
+			defer mu.Unlock()
+			for _, s := range w.shards {
+				calls += s.scheduler.Calling()
+				flights += s.scheduler.Drain()
+			}
 		})
-		if flights == 0 {
+		now := h.cfg.Clock.Mono()
+		if calls > 0 {
+			called = now
+		}
+		switch {
+		case flights == 0:
+			return
+		case now-called > recordTime:
+			h.cfg.Logger.Warn("the ends of calls could not be recorded: no majority took them; these timers are called again", "leases", flights)
 			return
 		}
 		select {

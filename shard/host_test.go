@@ -9,13 +9,17 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"carillon/internal/clocks"
+	"carillon/internal/delivery"
 	"carillon/internal/vfs"
 	"carillon/internal/vfs/memfs"
+	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -100,6 +104,83 @@ func TestRunAndStop(t *testing.T) {
 		}
 	}
 	if err := again.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// callDone is a receiver that answers when the test does.
+type callDone struct {
+	benchReceiver
+	calls chan func(delivery.Outcome)
+}
+
+func (r *callDone) Acquire(scheduler.Destination, *timer.Topic, delivery.Ask) (delivery.Permit, delivery.Verdict) {
+	return r, delivery.Verdict{}
+}
+
+func (r *callDone) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
+	r.calls <- done
+}
+
+// jumpingClock is the machine's, and jumps ahead as the test says.
+type jumpingClock struct {
+	Clock
+	ahead atomic.Int64
+}
+
+func (c *jumpingClock) Mono() time.Duration { return c.Clock.Mono() + time.Duration(c.ahead.Load()) }
+
+func (c *jumpingClock) Look() clocks.Moment {
+	m := c.Clock.Look()
+	m.Mono += time.Duration(c.ahead.Load())
+	return m
+}
+
+// TestDrainWithoutAMajority: a node that ends waits for its calls, but not for ever until what they
+// came to is recorded: when all nodes stop, nobody is left who could take it from the last one.
+func TestDrainWithoutAMajority(t *testing.T) {
+	fs, clock, r := memfs.New(), &jumpingClock{}, &callDone{calls: make(chan func(delivery.Outcome), 1)}
+	p := runHost(t, fs, "data", func(c *Config) {
+		clock.Clock = clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
+		c.Clock, c.Dispatcher = clock, r
+	})
+	if _, err := p.host.Do(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1}}, true); err != nil {
+		t.Fatal(err)
+	}
+	done := <-r.calls
+	drained, looks := make(chan struct{}), func() {
+		for range 100 {
+			p.host.onWorkers(func(*worker) {})
+		}
+	}
+	go func() {
+		defer close(drained)
+		p.host.Drain(context.Background())
+	}()
+	clock.ahead.Add(int64(2 * recordTime))
+	looks()
+	select {
+	case <-drained:
+		t.Error("it does not wait for a call that runs")
+	default:
+	}
+	majority := make(chan struct{})
+	fs.SetHook(func(_ int, op memfs.Op, _ string) error {
+		if op == memfs.OpSync {
+			<-majority
+		}
+		return nil
+	})
+	done(delivery.Outcome{Status: 200})
+	looks()
+	clock.ahead.Add(int64(2 * recordTime))
+	select {
+	case <-drained:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for ever")
+	}
+	close(majority)
+	if err := p.stop(); err != nil {
 		t.Error(err)
 	}
 }

@@ -49,6 +49,16 @@ func (v *view) Hides(h timer.Handle) bool {
 // InFlight returns how many leases have not ended, as this process knows.
 func (v *view) InFlight() int { return len(v.leases.byTimer) }
 
+// Calling returns how many leases have a call that runs.
+func (v *view) Calling() (n int) {
+	for _, f := range v.leases.byTimer {
+		if f.phase == started {
+			n++
+		}
+	}
+	return n
+}
+
 // Unstarted returns how many leases have no call yet, or are being returned.
 func (v *view) Unstarted() (n int) {
 	for _, f := range v.leases.byTimer {
