@@ -84,10 +84,23 @@ func (w *World) padding(number uint64) string {
 	return strings.Repeat("x", int(number*7919)%w.swarm.padding)
 }
 
-// unsynced checks the bytes that wait for a disk: the bound, plus one message of at most a MiB.
+// largestMessage is the most that a leader sends of entries at once.
+const largestMessage = 1 << 20
+
+// frameOverhead is what the product counts for a frame besides its entries: 512 bytes for its part
+// of a group, and the headers.
+const frameOverhead = 512 + 64
+
+// unsynced checks the bytes that wait for a disk. A message is taken while they are below the
+// bound. Its entries are cut into frames, which are much smaller here than in the world: each of
+// these counts its overhead, which the message did not have.
 func (n *node) unsynced() {
 	b := &n.w.swarm.bounds
-	if most := b.unsyncedBytes + 1<<20; b.unsyncedBytes > 0 && n.host.Unsynced() > most {
+	if b.unsyncedBytes == 0 {
+		return
+	}
+	most := b.unsyncedBytes + largestMessage + (1+largestMessage/b.frameBytes)*frameOverhead
+	if n.host.Unsynced() > most {
 		n.w.violate("I15", "%d bytes of node %d wait for its disk, the bound is %d", n.host.Unsynced(), n.id, b.unsyncedBytes)
 	}
 }
