@@ -231,7 +231,7 @@ func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
 			}
 			delete(all, h)
 			if end, held := tl.consumers.byTimer[h]; held {
-				c.until = end.end
+				c.until, c.fence = end.end, tl.table.Due(h).Fence
 			}
 			if c.until == 0 {
 				c.limit.end(tl.now.Mono, true)

@@ -20,6 +20,7 @@ type carriedLease struct {
 	limit *limit
 	// In carriedOver: until when it counts at the latest, see LeftGrace; monotonic.
 	until time.Duration
+	fence uint64 // … and its fence: a table that has not come to it knows nothing of the lease
 }
 
 // topicLimits are the counted leases that are not active leases of this scheduler.
@@ -159,7 +160,7 @@ func (tl *topicLimits) end() {
 	for _, h := range slices.Sorted(maps.Keys(tl.carried)) {
 		c, d := tl.carried[h], tl.table.Due(h)
 		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != table.ByCall {
-			c.until = tl.consumers.holdsUntil(h, &d)
+			c.until, c.fence = tl.consumers.holdsUntil(h, &d), d.Fence
 			tl.carriedOver[h] = c
 			continue
 		}
@@ -182,7 +183,7 @@ func (tl *topicLimits) endCarriedOver(all bool) {
 	for _, h := range slices.Sorted(maps.Keys(tl.carriedOver)) {
 		c := tl.carriedOver[h]
 		over, until := all, c.until
-		if !over && tl.env.Present() {
+		if !over && tl.env.Present() && tl.table.LastFence() >= c.fence {
 			d := tl.table.Due(h)
 			over = d.Seq != c.seq || d.State != timer.Leased
 			until += LeftGrace

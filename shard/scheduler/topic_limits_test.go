@@ -149,6 +149,38 @@ func TestConsumersLeasesCountOn(t *testing.T) {
 	r.state(h, timer.Leased)
 }
 
+// TestConsumersLeasesCountOnInANewReplica: a replica that is made again, as after a memory fault, has
+// no timers at first. It does not know that a consumer's lease is over.
+func TestConsumersLeasesCountOnInANewReplica(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.Concurrency, p.Pull = 1, true })
+	r.add("a", 0)
+	r.turn()
+	r.pull(1, 1)
+	r.End()
+	whole := r.table
+	r.table = table.New(1, startMs)
+	r.SetTable(r.table)
+	r.pass(time.Second)
+	if r.held() != 1 {
+		t.Errorf("%d leases count while the replica is empty", r.held())
+	}
+	r.table = whole // it has caught up
+	r.SetTable(r.table)
+	r.pass(time.Second)
+	if r.held() != 1 {
+		t.Errorf("%d leases count", r.held())
+	}
+	r.command(timer.Command{Kind: timer.Cancel, ID: "a"})
+	r.apply(func(b *table.Batch) {
+		d := r.table.Due(1)
+		b.Outcome(&table.Outcome{Handle: 1, Seq: d.Seq, Fence: d.Fence, Kind: table.Ack})
+	})
+	if r.pass(time.Second); r.held() != 0 {
+		t.Errorf("%d leases count after the end", r.held())
+	}
+}
+
 // TestNextLeaderMayExtend: while this replica has not seen the end of a consumer's lease, it counts
 // for LeftGrace longer.
 func TestNextLeaderMayExtend(t *testing.T) {
