@@ -73,6 +73,7 @@ type dueQueues struct {
 
 	rearming  bool // rearm walks the table
 	rearmFrom timer.Handle
+	rewound   bool // … since the wheel was set back: until it is done due timers may be missing
 
 	*leader
 	inherited *inheritedLeases
@@ -92,6 +93,11 @@ func newDueQueues(s *Scheduler) dueQueues {
 
 // take advances the wheel and queues the timers that are due within the look-ahead.
 func (dq *dueQueues) take() {
+	if dq.table.Rewind(dq.now.WallMs) {
+		dq.rewound, dq.later, dq.exact = true, heap[entry]{}, heap[entry]{} // the walk finds these, too
+		dq.rearmAll()
+		dq.env.WakeNext()
+	}
 	horizon := dq.now.WallMs + dq.lookAhead.Milliseconds()
 	dq.least = dq.env.Least()
 	dq.advance(horizon)
@@ -117,7 +123,7 @@ func (dq *dueQueues) advance(horizon int64) {
 	dq.caughtUp = false
 	for moved, over := 0, !dq.least; moved < WheelBudget && !over; moved += leastMoves {
 		if dq.table.Advance(horizon, leastMoves) {
-			dq.caughtUp = true
+			dq.caughtUp = !dq.rewound
 			return
 		}
 		over = dq.env.Spent(leastMoves / 16)
@@ -260,7 +266,7 @@ func (dq *dueQueues) rearm() {
 		}
 		return next, done
 	})
-	dq.rearming = !done
+	dq.rearming, dq.rewound = !done, dq.rewound && !done
 }
 
 // rearmAll restarts rearm: queued timers were dropped, or the log did not take an item.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -266,4 +267,41 @@ func TestLookAheadFollowsTheLongestCommit(t *testing.T) {
 	at(3*time.Second, long, 2*long)
 	at(5*time.Second, short, minLookAhead) // nothing was committed in the second before
 	at(5*time.Second, 10*MaxLookAhead, MaxLookAhead)
+}
+
+// TestDeadLettersAfterTheClockWasFarAhead: while the clock was ten years ahead the wheel went there.
+// Dead letters of today are due at once by it, again and again; serial topics wait until every due
+// timer has left the wheel.
+func TestDeadLettersAfterTheClockWasFarAhead(t *testing.T) {
+	const far = 10 * 365 * 24 * 3600 * 1000
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.Serial = true })
+	later := r.add("later", 60_000)
+	r.turn()
+	r.now.WallMs += far
+	r.topics[1].Paused = true
+	r.turn()
+	r.now.WallMs -= far
+	r.topics[1].Paused = false
+	for i := range 2 * leastPops {
+		r.add(fmt.Sprint("dead", i), -1, func(c *timer.Command) { c.Spec.HasExpiry = true })
+	}
+	r.turn()
+	if n := r.table.Counts(1).Dead; n != 2*leastPops {
+		t.Fatalf("%d timers are dead", n)
+	}
+	r.add("{k}a", 0)
+	if r.turn(); r.wakes {
+		t.Error("its turns have no end")
+	}
+	r.want("{k}a")
+	r.end(delivery.Outcome{Status: 200})
+	r.pass(time.Minute)
+	r.want("later")
+	r.end(delivery.Outcome{Status: 200})
+	r.state(later, timer.Done)
+	r.now.WallMs += r.topics[1].Policy.DeadRetentionMs
+	if r.turn(); r.table.Counts(1).Dead != 0 {
+		t.Errorf("%d dead letters are kept longer than they should", r.table.Counts(1).Dead)
+	}
 }
