@@ -269,9 +269,9 @@ func TestLookAheadFollowsTheLongestCommit(t *testing.T) {
 	at(5*time.Second, 10*MaxLookAhead, MaxLookAhead)
 }
 
-// TestDeadLettersAfterTheClockWasFarAhead: while the clock was ten years ahead the wheel went there.
-// Dead letters of today are due at once by it, again and again; serial topics wait until every due
-// timer has left the wheel.
+// TestDeadLettersAfterTheClockWasFarAhead: while the clock was ten years ahead the wheel went
+// there. Dead letters of today are due at once by it, again and again; serial topics wait until
+// every due timer has left the wheel.
 func TestDeadLettersAfterTheClockWasFarAhead(t *testing.T) {
 	const far = 10 * 365 * 24 * 3600 * 1000
 	r := newReplica(t)

@@ -44,9 +44,9 @@ func (b *answerChecker) shown(w *World, t *timer.Timer) {
 	}
 	text := t.LastAnswer.Body
 	w.counts.Answers++
-	// The fence of a lease that is ahead of its due time is shown to no client, but is in t: the timer
-	// is shown as scheduled, with the attempts before this one, and with the answer to the last of these.
-	// By the time this answer to a client is here, the receiver may have answered that attempt, too.
+	// The fence of a lease that is ahead of its due time is shown to no client, but is in t: the
+	// timer is shown as scheduled, with the attempts before this one, and with the answer to the last
+	// of these. When this answer reaches the client, the receiver may have answered that attempt, too.
 	last := b.all[fmt.Sprintf("%s/%d/%d", t.ID, t.Seq, t.Fence)]
 	switch is, known := b.all[text]; {
 	case !known || !strings.HasPrefix(text, fmt.Sprintf("%s/%d/", t.ID, t.Seq)):
