@@ -115,7 +115,7 @@ func TestOutcomesOfBatches(t *testing.T) {
 			if o.Timer.ID == "bad" && answers == "failed" {
 				want = 3 // the error, and what was answered to each of the two attempts
 			}
-			if strings.Count(c.body, "4711") != want {
+			if strings.Count(c.body, "card 4711") != want {
 				t.Errorf("answers %s: the outcome is %s", answers, c.body)
 			}
 		}
@@ -124,7 +124,7 @@ func TestOutcomesOfBatches(t *testing.T) {
 		}
 		for _, path := range []string{"/timers/bad", "/dead", "/history"} {
 			got := r.ask("GET", "/v1/topics/"+answers+path, "")
-			if strings.Count(got, "4711") > 0 != (answers == "failed") {
+			if strings.Count(got, "card 4711") > 0 != (answers == "failed") {
 				t.Errorf("answers %s: %s has %s", answers, path, got)
 			}
 		}

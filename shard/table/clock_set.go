@@ -49,7 +49,7 @@ func (t *Table) setClock(ms int64) {
 // Rewind sets a leader's wheel back to its clock if it is far ahead: a wrong clock has moved it,
 // and no entry, so that setClock has nothing to do. By such a wheel all that comes into it is due
 // at once, again and again. It reports whether it did: then all timers must be rearmed. Cost: O(1).
-func (t *Table) Rewind(nowMs int64) bool {
+func Rewind(t *Table, nowMs int64) bool {
 	if int64(t.wheel.Now())-nowMs <= ClockAheadMs || t.clockMs-nowMs > ClockAheadMs {
 		return false
 	}
