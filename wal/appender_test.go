@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	tidwall "github.com/tidwall/wal"
@@ -209,29 +208,5 @@ func TestFrameAppendDoesNotAllocate(t *testing.T) {
 	fill()
 	if n := testing.AllocsPerRun(100, fill); n != 0 {
 		t.Fatalf("%v allocations", n)
-	}
-}
-
-// TestSegmentIsNotKept: what is written is not kept in memory, which grows by copying.
-func TestSegmentIsNotKept(t *testing.T) {
-	a, err := newTidwall(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	entry, written := bytes.Repeat([]byte("e"), 4<<10), 0
-	if err := a.append([][]byte{entry}); err != nil {
-		t.Fatal(err)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for ; written < 4<<20 && err == nil; written += len(entry) {
-		err = a.append([][]byte{entry})
-	}
-	runtime.ReadMemStats(&after)
-	if err != nil || a.close() != nil {
-		t.Fatal(err)
-	}
-	if more := after.TotalAlloc - before.TotalAlloc; more > uint64(written)/2 { // the race detector empties pools
-		t.Errorf("%d bytes are allocated to write %d", more, written)
 	}
 }

@@ -2,9 +2,7 @@ package wal
 
 import (
 	"math"
-	"reflect"
 	"sync"
-	"unsafe"
 
 	tidwall "github.com/tidwall/wal"
 
@@ -17,7 +15,6 @@ import (
 type tidwallAppender struct {
 	log   *tidwall.Log
 	index uint64
-	kept  *[]byte // see keptBy
 }
 
 // batches are used again, by the next segment too: a batch copies what it is given.
@@ -35,30 +32,10 @@ func newTidwall(dir string) (appender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tidwallAppender{log: log, kept: keptBy(log)}, nil
-}
-
-// keptBy is where tidwall/wal keeps the bytes of the segment that it writes, for reads, which we do
-// not make. It grows them by copying: five bytes are allocated for each that is written. It has no
-// option for that, so we empty them at each write. If a later version keeps them elsewhere, that is
-// only slow; a test finds it.
-func keptBy(log *tidwall.Log) *[]byte {
-	segments := reflect.ValueOf(log).Elem().FieldByName("segments")
-	if segments.Kind() != reflect.Slice || segments.Len() != 1 || segments.Type().Elem().Kind() != reflect.Pointer {
-		return new([]byte)
-	}
-	kept := reflect.Indirect(segments.Index(0))
-	if kept.Kind() == reflect.Struct {
-		kept = kept.FieldByName("ebuf")
-	}
-	if !kept.IsValid() || kept.Type() != reflect.TypeFor[[]byte]() {
-		return new([]byte)
-	}
-	return (*[]byte)(unsafe.Pointer(kept.UnsafeAddr()))
+	return &tidwallAppender{log: log}, nil
 }
 
 func (a *tidwallAppender) append(entries [][]byte) error {
-	*a.kept = (*a.kept)[:0]
 	batch := batches.Get().(*tidwall.Batch)
 	batch.Clear() // a write that failed has left something
 	for _, e := range entries {
