@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"internal/bucket":  {"internal/backup"},
 	"internal/tracing": {"timer"}, // edges only: shard and what is below it know no spans
 	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer"},
-	"node/route":       {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding", "internal/order"},
+	"node/route":       {"node/task", "internal/order", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
 	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer"},

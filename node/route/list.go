@@ -69,7 +69,6 @@ func (l *listing) page(ctx context.Context) (out timer.Page, err error) {
 	if err := l.fill(ctx, allShards(l.of), l.query.After, 0, false); err != nil {
 		return out, err
 	}
-	gaveBack := false
 	for l.left > 0 && l.first.Len() > 0 && (l.query.Bytes == 0 || bytes < l.query.Bytes) {
 		p := l.first.First()
 		switch {
@@ -80,24 +79,25 @@ func (l *listing) page(ctx context.Context) (out timer.Page, err error) {
 			if err := l.fill(ctx, p.ids, p.after, p.size, true); err != nil {
 				return out, err
 			}
-		case len(out.Timers) > 0 || gaveBack:
-			out.More, out.Next = true, p.key
-			l.leaveOut()
-			return out, nil
-		default: // what others hold may be the room that is missing
-			l.leaveOut()
+		case len(out.Timers) == 0 && l.leaveOut(): // what others had was the room that is missing
 			l.first.Remove(p)
-			gaveBack = true
 			if err := l.fill(ctx, p.ids, p.after, 1, true); err != nil {
 				return out, err
 			}
+		default:
+			return l.end(out), nil
 		}
 	}
+	return l.end(out), nil
+}
+
+// end ends the answer before what was not taken.
+func (l *listing) end(out timer.Page) timer.Page {
 	if l.first.Len() > 0 {
 		out.More, out.Next = true, l.first.First().key
 		l.leaveOut()
 	}
-	return out, nil
+	return out
 }
 
 // take moves the first timer of a node's page to the answer, and returns its size.
@@ -123,14 +123,17 @@ func (l *listing) take(p *nodePage, out *timer.Page) int {
 	return t.Size()
 }
 
-// leaveOut ends the pages before the timers that were not taken, and gives back their room.
-func (l *listing) leaveOut() {
+// leaveOut ends the pages before the timers that were not taken, and gives back their room. any:
+// there were some.
+func (l *listing) leaveOut() (any bool) {
 	for i := range l.first.Len() {
 		if p := l.first.At(i); len(p.page.Timers) > 0 {
 			l.giveBack(p.page.Timers)
 			p.page.Cut(&l.query, 0)
+			any = true
 		}
 	}
+	return any
 }
 
 func (l *listing) giveBack(list []*timer.Timer) {
