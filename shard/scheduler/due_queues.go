@@ -93,7 +93,7 @@ func newDueQueues(s *Scheduler) dueQueues {
 
 // take advances the wheel and queues the timers that are due within the look-ahead.
 func (dq *dueQueues) take() {
-	if table.Rewind(dq.table, dq.now.WallMs) {
+	if dq.table.ClockMs()-dq.now.WallMs <= table.ClockAheadMs && dq.table.Rewind(dq.now.WallMs) {
 		dq.rewound, dq.later, dq.exact = true, heap[entry]{}, heap[entry]{} // the walk finds these, too
 		dq.rearmAll()
 		dq.env.WakeNext()

@@ -46,17 +46,6 @@ func (t *Table) setClock(ms int64) {
 	t.closedTopics.setBack(ms)
 }
 
-// Rewind sets a leader's wheel back to its clock if it is far ahead: a wrong clock has moved it,
-// and no entry, so that setClock has nothing to do. By such a wheel all that comes into it is due
-// at once, again and again. It reports whether it did: then all timers must be rearmed. Cost: O(1).
-func Rewind(t *Table, nowMs int64) bool {
-	if int64(t.wheel.Now())-nowMs <= ClockAheadMs || t.clockMs-nowMs > ClockAheadMs {
-		return false
-	}
-	t.wheel = wheel.New(wheel.Tick(nowMs))
-	return true
-}
-
 // visit visits up to budget more slots after the clock was set back. It limits their stamps to
 // now and puts their timers back into the wheel.
 func (r *restamping) visit(t *Table, budget int) {

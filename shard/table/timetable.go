@@ -36,6 +36,17 @@ func (t *timetable) Advance(nowMs int64, budget int) (done bool) {
 	return done
 }
 
+// Rewind sets the wheel back to nowMs if it is far ahead, since a wrong clock has moved it. By such
+// a wheel all that comes into it is due at once, again and again. It reports whether it did: then
+// all timers must be rearmed. Where that clock is in an entry, too, setClock does it. Cost: O(1).
+func (t *timetable) Rewind(nowMs int64) bool {
+	if int64(t.wheel.Now())-nowMs <= ClockAheadMs {
+		return false
+	}
+	t.wheel = wheel.New(wheel.Tick(nowMs))
+	return true
+}
+
 // Pop takes due timers out of the wheel and returns their number: less than len(dst) when no more
 // are due. Half of them are those that became due last, which need not wait until all of a herd has
 // left the wheel.
