@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/timer/testkit/growth"
+	"carillon/test/testkit/growth"
 )
 
 // TestEachDimensionIsMeasured: everything of which a user may have many is filled by a test.

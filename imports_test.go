@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
 	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer"},
-	"test/sim":         {"test/sim/forged", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
@@ -44,6 +44,8 @@ var mayImport = map[string][]string{
 	"internal/vfs":     {},
 	"internal/secret":  {},
 	"loadtest":         {"client", "timer/duration"},
+	"test/memfs":       {"internal/vfs"},
+	"test/testkit":     {"timer"},
 	"test/sim/forged":  {},         // bytes for the tests of every layer, see TestImportsPointDown
 	"client":           {},         // is compiled into other people's programs, a module of its own
 	"clients":          {},         // in other languages, and the program that makes their types
@@ -130,7 +132,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},
@@ -229,6 +231,10 @@ func TestClientImportsStandardLibraryAlone(t *testing.T) {
 	}
 }
 
+// ofTests are what the tests of every layer may use: a file system in memory, measures, bytes that
+// look like ours, servers.
+var ofTests = []string{"test/memfs", "test/testkit", "test/testkit/growth", "test/sim/forged", "test/freeport", "test/s3server"}
+
 // The rule holds for tests too: if a layer's tests need a higher layer, so does the layer.
 func TestImportsPointDown(t *testing.T) {
 	for _, f := range sources(t) {
@@ -243,11 +249,8 @@ func TestImportsPointDown(t *testing.T) {
 		}
 		for _, p := range f.imports() {
 			ours, ok := strings.CutPrefix(p, module)
-			if !ok || f.isTest && ours == "timer/testkit/growth" { // it imports nothing of ours
+			if !ok || f.isTest && slices.Contains(ofTests, ours) {
 				continue
-			}
-			if f.isTest && (ours == "test/sim/forged" || ours == "test/freeport" || ours == "test/s3server") {
-				continue // bytes that look like ours are fed to every reader; every layer may start servers
 			}
 			if to := layer(ours); to != from && !slices.Contains(allowed, to) {
 				t.Errorf("%s imports %s; %s may import only %v", f.name, p, from, allowed)
@@ -260,8 +263,8 @@ func TestImportsPointDown(t *testing.T) {
 // there.
 func TestProductDoesNotImportMemFS(t *testing.T) {
 	for _, f := range sources(t) {
-		if !f.isTest && layer(f.name) != "test/sim" && slices.Contains(f.imports(), module+"internal/vfs/memfs") {
-			t.Errorf("%s imports internal/vfs/memfs, which is for tests and the simulator", f.name)
+		if !f.isTest && layer(f.name) != "test/sim" && slices.Contains(f.imports(), module+"test/memfs") {
+			t.Errorf("%s imports test/memfs, which is for tests and the simulator", f.name)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/node/member"
 	"carillon/shard"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/timer/testkit/growth"
+	"carillon/test/testkit/growth"
 )
 
 // TestPlanOfManyNodes: a plan is made every second on one node, on the goroutine of its controller.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 const (

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
+	"carillon/test/memfs"
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 // On a shared machine times mean little, but an operation allocates the same objects and bytes

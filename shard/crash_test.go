@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/test/sim/forged"
 	"carillon/timer"
 )

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit/growth"
 	"carillon/timer"
-	"carillon/timer/testkit/growth"
 )
 
 // TestDeadLettersOfOneIDHoldUpNoTurn: after many deaths of one id, a batch of cancels of it is

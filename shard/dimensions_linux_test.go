@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
+	"carillon/test/testkit/growth"
 	"carillon/timer"
-	"carillon/timer/testkit/growth"
 )
 
 // herd is a shard with many timers that are due at one instant.

@@ -7,7 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

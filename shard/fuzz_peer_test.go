@@ -10,8 +10,8 @@ import (
 	"carillon/shard/table"
 	"carillon/shard/wire"
 	"carillon/test/sim/forged"
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )

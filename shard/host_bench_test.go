@@ -17,8 +17,8 @@ import (
 	"carillon/internal/vfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 // benchObserver and the other fakes of this file are as cheap as possible, so that the host

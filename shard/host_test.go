@@ -18,9 +18,9 @@ import (
 	"carillon/internal/clocks"
 	"carillon/internal/delivery"
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

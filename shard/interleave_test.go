@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/record"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/wal"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"carillon/internal/feature"
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 	"carillon/wal"
 
 	"go.etcd.io/raft/v3/raftpb"

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit/growth"
 	"carillon/timer"
-	"carillon/timer/testkit/growth"
 )
 
 // BenchmarkLongestTurn measures the CPU time of the longest turn of a shard with a million timers

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // TestLostEndOfALog: damage that looks like a torn write cuts off the end of a replica's log. The

@@ -11,7 +11,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/wal"
 )

@@ -7,8 +7,8 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

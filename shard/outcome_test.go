@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/scheduler"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

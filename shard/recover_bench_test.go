@@ -12,8 +12,8 @@ import (
 
 	"carillon/internal/vfs"
 	"carillon/shard/table"
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 var (

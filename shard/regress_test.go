@@ -11,10 +11,10 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/internal/delivery"
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/record"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/wal"
 )

@@ -6,7 +6,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // TestUnappliedLogKeepsItsBeginning: a replica has entries, and has applied none of them since its

@@ -6,8 +6,8 @@ import (
 	"io"
 	"testing"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/wal"
 )

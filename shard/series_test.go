@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

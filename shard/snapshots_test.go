@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/wal"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // idleShard makes a harness with an idle shard 1 that has a timer called "kept" and the given

@@ -10,7 +10,7 @@ import (
 	tidwall "github.com/tidwall/wal"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // TestAppendersWriteTheSameBytes runs the same life through tidwall/wal, through our own

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // powerCuts are ways of keeping and losing writes that were not synced.

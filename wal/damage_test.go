@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // built is a stream of several generations and segments, as files. Records 0..n-1, one frame

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 func TestDropBeforeRemovesWholeGenerations(t *testing.T) {

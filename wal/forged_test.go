@@ -8,7 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/test/sim/forged"
 )
 

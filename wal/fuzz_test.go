@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/test/sim/forged"
 )
 

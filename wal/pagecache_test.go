@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // TestRestartBelievesNoPageCache has one operation of a life fail, wherever it may. The next

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // replayed is the result for each of frameOf's shards.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // turnLife is a stream whose turns find no room at one kind of operation while full is set.

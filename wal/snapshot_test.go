@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 const snapDir = "data/snap"

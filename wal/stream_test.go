@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 const testDir = "data/log"

@@ -3,7 +3,7 @@ package wal
 import (
 	"testing"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // TestSyncedIsOnDisk: the frames that Synced counts are there after a power cut that loses all that

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/timer/testkit/growth"
+	"carillon/test/testkit/growth"
 )
 
 // TestAnswerFromManyFiles: a page of one timer's ends, and of a topic's, from a history of many

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/test/sim/forged"
 )
 

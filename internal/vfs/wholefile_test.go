@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 func must(t testing.TB, err error) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"carillon/shard"
-	"carillon/timer/testkit/growth"
+	"carillon/test/testkit/growth"
 	"carillon/transport/api/backend"
 )
 

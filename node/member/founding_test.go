@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"carillon/internal/clocks"
-	"carillon/internal/vfs/memfs"
 	"carillon/node/task"
 	"carillon/ring"
+	"carillon/test/memfs"
 	"carillon/transport/peer"
 )
 

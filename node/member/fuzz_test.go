@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"testing"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

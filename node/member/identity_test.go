@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"carillon/internal/placement"
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/test/memfs"
 )
 
 // fullIdentity has everything that an identity can have.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/transport/peer"
 )

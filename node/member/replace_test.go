@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/node/task"
 	"carillon/ring"
+	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/transport/peer"
 )

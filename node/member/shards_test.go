@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

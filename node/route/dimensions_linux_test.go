@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/timer/testkit/growth"
+	"carillon/test/testkit/growth"
 )
 
 // TestManyPullers: a timer that becomes ready, a consumer that comes and one that goes cost about

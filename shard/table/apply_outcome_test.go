@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 )
 
 const outcomesIn timer.TopicID = 9

@@ -7,9 +7,9 @@ import (
 	"reflect"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 )
 
 // itemCases builds every kind of item and of command.

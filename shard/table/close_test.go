@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 )
 
 // TestForcedCloseInSlices: many bounded commands drop as many timers as one unbounded command, and

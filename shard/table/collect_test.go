@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 func (d *tableHarness) collect(payload string, change ...func(*timer.Command)) timer.Result {

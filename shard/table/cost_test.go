@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 func TestCostOfApplying(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 func foreignIn(t *Table) (n int) {

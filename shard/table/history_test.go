@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 )
 
 // FuzzHistoryBody: a body read from a node's files is decoded or refused, without a panic.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 // die leases the timer that the id names and ends its attempt as dead.

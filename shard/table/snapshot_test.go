@@ -10,9 +10,9 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 )
 
 // smallTable makes a table with all features: every state, dead letters of one id, free slots and a

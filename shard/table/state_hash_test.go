@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/timer"
-	"carillon/timer/testkit"
 )
 
 // closeTopics closes count topics, starting at 2.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 
 	"pgregory.net/rapid"
 )

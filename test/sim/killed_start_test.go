@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // TestKilledAsItFounds: the first process of a machine is killed before one change of its disk,

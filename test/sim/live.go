@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

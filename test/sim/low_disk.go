@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

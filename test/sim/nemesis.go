@@ -3,8 +3,8 @@ package sim
 import (
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

@@ -8,12 +8,12 @@ import (
 
 	"carillon/internal/clocks"
 	"carillon/internal/feature"
-	"carillon/internal/vfs/memfs"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 )

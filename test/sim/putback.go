@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // An operator puts back an older copy of a machine's directory, or of its identity.json alone. A

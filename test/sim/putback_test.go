@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // TestOldDirectoryPutBack: a node's directory, or its identity.json alone, is replaced by an older

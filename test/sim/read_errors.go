@@ -8,7 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // blindness is a disk that does not read for a while, or some of its files. Which files fail, and

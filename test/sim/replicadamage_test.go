@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"carillon/internal/vfs"
-	"carillon/internal/vfs/memfs"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/test/memfs"
 	"carillon/wal"
 )
 

@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"time"
 
-	"carillon/internal/vfs/memfs"
 	"carillon/shard"
+	"carillon/test/memfs"
 )
 
 // A supervisor restarts a process that ended itself, always and at once, up to mostStarts times in

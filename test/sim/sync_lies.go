@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 )
 
 // syncFault is a false report of a sync by a disk, once in a machine's life.

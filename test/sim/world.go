@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"carillon/internal/feature"
-	"carillon/internal/vfs/memfs"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 

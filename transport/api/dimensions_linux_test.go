@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/timer/testkit/growth"
+	"carillon/test/testkit/growth"
 )
 
 // TestManyTokens: a request's token is found as soon among many as among few.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
-	"carillon/timer/testkit/growth"
+	"carillon/test/testkit/growth"
 	"carillon/transport/callback/address"
 )
 
