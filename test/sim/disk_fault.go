@@ -76,6 +76,8 @@ func (s *swarm) lying(c chance) {
 	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves = 0, 0, 0, 0, 0, 0, 0, 0
 	// A memory limit is raised by a restart, and a machine whose disk lied must not restart early.
 	s.wipes, s.rots, s.full, s.bounds.memory = 0, 0, 0, 0
+	// A power cut at a move would reveal the lie before the others have the data.
+	s.atMoves = 0
 	s.ordeals = ordeals{}
 }
 
