@@ -3,7 +3,6 @@ package table
 import (
 	"carillon/shard/table/slab"
 	"carillon/timer"
-	"carillon/wheel"
 )
 
 // A leader that trusts its wall clock sets the shard's clock back if that has run ahead. This
@@ -39,10 +38,7 @@ func (t *Table) setClock(ms int64) {
 		return
 	}
 	t.clockMs, t.restamped = ms, 0
-	// This replica used the wrong time too.
-	if int64(t.wheel.Now())-ms > ClockAheadMs {
-		t.wheel = wheel.New(wheel.Tick(ms))
-	}
+	t.Rewind(ms) // this replica used the wrong time too; visit rearms all timers
 	t.closedTopics.setBack(ms)
 }
 
