@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,6 +199,8 @@ func TestPageBeginsAgainWhenShardsDouble(t *testing.T) {
 		asked := 0
 		f.onCall = func(_ context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
 			answer, err := deliver()
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			if asked++; asked == 1 {
 				for id := timer.ShardID(1); id <= 4; id++ {
 					n := len(f.timers[id]) / 2
@@ -223,11 +226,14 @@ func TestPageBeginsAgainWhenShardsDouble(t *testing.T) {
 // strictRoom takes nothing more once it was full, until something is given back: as an answer's
 // room does.
 type strictRoom struct {
+	mu   sync.Mutex
 	left int
 	full bool
 }
 
 func (r *strictRoom) Take(bytes int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.full = r.full || bytes > r.left; r.full {
 		return false
 	}
@@ -235,7 +241,11 @@ func (r *strictRoom) Take(bytes int) bool {
 	return true
 }
 
-func (r *strictRoom) GiveBack(bytes int) { r.left, r.full = r.left+bytes, false }
+func (r *strictRoom) GiveBack(bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left, r.full = r.left+bytes, false
+}
 
 // TestBulkTakesFewCalls: a bulk change that selects nothing of 1,024 shards asks each of eight other
 // nodes once.
