@@ -115,7 +115,7 @@ func (w *World) further(o *operation, at int64) {
 // clients that draw a redrive by chance come to that in one run of a hundred.
 func (w *World) revive(j *table.Job) {
 	wrote := w.checker.features.id(idKey{j.Topic, j.ID}).writes[string(j.Payload)]
-	if wrote.every == 0 || w.calm || w.revivals.IntN(2) > 0 {
+	if wrote.every == 0 || w.calm || w.cfg.script != nil || w.revivals.IntN(2) > 0 {
 		return
 	}
 	left := wrote.every - (epochMs+w.now.Milliseconds()-j.DueMs)%wrote.every

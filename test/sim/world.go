@@ -187,7 +187,7 @@ func newWorld(cfg Config) *World {
 	w.times = newChance(cfg.Seed, 23)
 	w.swarm.clockwise(w.times)
 	if cfg.Profile == wide {
-		w.swarm.wide(newChance(cfg.Seed, 71))
+		w.swarm.wide(newChance(cfg.Seed, 73))
 	}
 	w.workloads = w.drawWorkloads()
 	w.featureClients = w.drawFeatureClients()
