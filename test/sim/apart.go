@@ -85,10 +85,13 @@ func (w *World) recovered(since string) {
 	}
 }
 
-// nameIn is an id of a topic that a shard holds.
+// nameIn is an id of a topic that a shard holds. A child may be led while its parent's leader is
+// behind the division, or there is none: its names are those that it has once that is known.
 func (w *World) nameIn(topic string, id timer.ShardID, prefix string) string {
+	t := &timer.Topic{Name: topic}
 	for i := 0; ; i++ {
-		if name := fmt.Sprint(prefix, i); w.holderOf(&timer.Topic{Name: topic}, name) == id {
+		name := fmt.Sprint(prefix, i)
+		if int(id) > w.swarm.shards && timer.ShardOf(t, name, 2*w.swarm.shards) == id || w.holderOf(t, name) == id {
 			return name
 		}
 	}
