@@ -23,11 +23,12 @@ type Observations struct {
 	Nodes          map[uint64]NodeFacts
 	Wrong          []placement.WrongReplica // whose states differ from those of most others, by their nodes' own reports
 	ReplaceAfterMs int64                    // how long a node must be down before others take its replicas; 0: 600,000
-	// Leaders are the nodes that report that they lead a shard. Where none does, the first live replica
-	// of its row counts as its leader.
+	// Leaders are the nodes that report that they lead a shard. Where none does, the first live
+	// replica of its row counts as its leader.
 	Leaders map[timer.ShardID]uint64
 	Bytes   map[timer.ShardID]int64 // of shards that are large, about; those that are missing are small
-	// MoveRate is how many bytes a second a node sends for moves, and how many it receives; 0: MoveRate.
+	// MoveRate is how many bytes a second a node sends for moves, and how many it receives; 0:
+	// MoveRate.
 	MoveRate int64
 }
 

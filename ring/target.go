@@ -109,11 +109,11 @@ type layout struct {
 	want  int // replicas of a row
 
 	rings [][]uint64 // by rank, made when first asked for
-	// By node, the complete rows in which it is and that may change; made when loads are first evened
-	// out, from when on swap alone may change the layout. O(rows).
+	// By node, the complete rows in which it is and that may change; made when loads are first
+	// evened out, from when on swap alone may change the layout. O(rows).
 	held [][]int
-	// room reports whether a row may get a replica on a node now; node 0: whether it may get any. It
-	// does not become true again. nil: it may.
+	// room reports whether a row may get a replica on a node now; node 0: whether it may get any.
+	// It does not become true again. nil: it may.
 	room func(row int, node uint64) bool
 }
 
@@ -237,8 +237,8 @@ func (l *layout) owner(i, rank int) uint64 {
 }
 
 // pick chooses the node that gets a new replica of a row, in the place of from or, with 0, at its
-// end. 0: none can. It prefers, in this order, a node that is fit, brings another zone, would be left
-// with too few, has room; then the ring of that rank, then rendezvous.
+// end. 0: none can. It prefers, in this order, a node that is fit, brings another zone, would be
+// left with too few, has room; then the ring of that rank, then rendezvous.
 func (l *layout) pick(i int, from uint64) uint64 {
 	row := &l.rows[i]
 	low, full := tolerance(len(l.rows)*l.want, max(len(l.loads), 1))

@@ -264,16 +264,34 @@ func TestClusterDividesWhileANodeIsAway(t *testing.T) {
 	}
 }
 
+// run20 has twenty calls run, and returns how often each is started.
+func (d *dividingCluster) run20() map[string]int {
+	d.t.Helper()
+	started := map[string]int{}
+	for _, r := range d.hosts {
+		r.calls.onStart = func(c *fakeCall) { started[c.Job.ID]++ }
+	}
+	d.addSome(1, 20, 0)
+	d.until("the calls run", 5*time.Second, func() bool { d.answers(); return len(started) == 20 })
+	return started
+}
+
+// calledOnce checks that each of these timers was called once, and is done.
+func (d *dividingCluster) calledOnce(started map[string]int) {
+	d.t.Helper()
+	for name, n := range started {
+		id := d.hosts[0].shardOfID(name, 2)
+		if m := d.leads(id).host.shard(id).table.Read(1, name); n != 1 || m == nil || m.State != timer.Done || m.Attempts != 1 {
+			d.t.Errorf("%s was called %d times, and is %+v", name, n, m)
+		}
+	}
+}
+
 // TestClusterMakesNoCallAgain: calls run while the shard is divided and its leader changes; they
 // end, and none is made twice.
 func TestClusterMakesNoCallAgain(t *testing.T) {
 	withDividing(t, func(d *dividingCluster) {
-		started := map[string]int{}
-		for _, r := range d.hosts {
-			r.calls.onStart = func(c *fakeCall) { started[c.Job.ID]++ }
-		}
-		d.addSome(1, 20, 0)
-		d.until("the calls run", 5*time.Second, func() bool { d.answers(); return len(started) == 20 })
+		started := d.run20()
 		old := d.leader()
 		g := old.host.group(1)
 		g.transfer.begin(g, ReplicaID(firstNode+1, 1))
@@ -290,13 +308,7 @@ func TestClusterMakesNoCallAgain(t *testing.T) {
 			}
 		}
 		d.finish()
-		for name, n := range started {
-			id := d.hosts[0].shardOfID(name, 2)
-			m := d.leads(id).host.shard(id).table.Read(1, name)
-			if n != 1 || m == nil || m.State != timer.Done || m.Attempts != 1 {
-				t.Errorf("%s was called %d times, and is %+v", name, n, m)
-			}
-		}
+		d.calledOnce(started)
 	})
 }
 
@@ -305,12 +317,7 @@ func TestClusterMakesNoCallAgain(t *testing.T) {
 // waited the leases out yet. What the node reports then reaches the child. Found by the simulator.
 func TestCallsOfANodeThatWasAwayAreReported(t *testing.T) {
 	withDividing(t, func(d *dividingCluster) {
-		started := map[string]int{}
-		for _, r := range d.hosts {
-			r.calls.onStart = func(c *fakeCall) { started[c.Job.ID]++ }
-		}
-		d.addSome(1, 20, 0)
-		d.until("the calls run", 5*time.Second, func() bool { d.answers(); return len(started) == 20 })
+		started := d.run20()
 		old := slices.Index(d.hosts, d.leader())
 		d.away[old] = true
 		d.until("another leads", 10*time.Second, func() bool { return d.leader() != nil })
@@ -337,11 +344,6 @@ func TestCallsOfANodeThatWasAwayAreReported(t *testing.T) {
 		if d.hosts[old].host.group(1).snapshots.installs == 0 {
 			t.Error("it got no snapshot: the test is about nothing")
 		}
-		for name, n := range started {
-			id := d.hosts[0].shardOfID(name, 2)
-			if m := d.leads(id).host.shard(id).table.Read(1, name); n != 1 || m == nil || m.State != timer.Done || m.Attempts != 1 {
-				t.Errorf("%s was called %d times, and is %+v", name, n, m)
-			}
-		}
+		d.calledOnce(started)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+
+	"carillon/shard/table"
 )
 
 // awaitLimit is how long commands wait at a replica that knows of no leader. A leadership transfer
@@ -141,4 +143,49 @@ func (s *timerShard) tookOver() {
 	s.scheduler.Begin()
 	s.canary.begin(w.now.Mono)
 	w.touchNext(s.g)
+}
+
+// What a host learns about other nodes' processes. All of it may be wrong but Restarted: it starts
+// elections and questions, and ends no lease.
+
+// Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
+func (h *Host) Unreachable(node uint64) {
+	h.eachGroup(func(r *replica) {
+		if id := r.membership.replicaOn(r, node); id != 0 && r.leader {
+			r.raft.ReportUnreachable(id)
+			r.w.touch(r)
+		}
+	})
+}
+
+// SeemsGone hints that a process has ended.
+func (h *Host) SeemsGone(owner table.Incarnation) {
+	h.eachGroup(func(r *replica) {
+		r.machine.scanLeases() // it asks for a fence where it needs one
+		r.election.leaderSeemsGone(r, owner.Node())
+	})
+}
+
+// Restarted reports that a new process of a node has registered: see Placement.Restarted.
+func (h *Host) Restarted() {
+	h.eachGroup(func(r *replica) {
+		r.machine.scanLeases()
+	})
+}
+
+// eachGroup runs do for every group with a replica here, on its worker.
+func (h *Host) eachGroup(do func(*replica)) {
+	for _, w := range h.workers {
+		w.box.post(groupEvent(do))
+	}
+}
+
+type groupEvent func(*replica)
+
+func (do groupEvent) handle(w *worker) {
+	for _, r := range w.groups {
+		if r.raft != nil {
+			do(r)
+		}
+	}
 }

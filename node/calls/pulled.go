@@ -32,8 +32,8 @@ func (r *Receipt) Begin(t *timer.Timer, now time.Time, tracer *tracing.Tracer) {
 	t.Trace = &own
 }
 
-// End reports an attempt whose consumer acked or nacked it, in time or not (held). One whose consumer
-// reports nothing has no span.
+// End reports an attempt whose consumer acked or nacked it, in time or not (held). One whose
+// consumer reports nothing has no span.
 func (r *Receipt) End(topic string, by timer.Kind, held bool, now time.Time, tracer *tracing.Tracer) {
 	a := &r.Attempt
 	if *a == (PulledAttempt{}) || by == timer.ExtendLease || tracer == nil {

@@ -42,8 +42,8 @@ type Clock interface {
 	Fault() string
 }
 
-// NewIdleTopics makes one; one goroutine is to run it. How long a topic has been empty is by the clock,
-// how long a deletion has been cut off by tasks.
+// NewIdleTopics makes one; one goroutine is to run it. How long a topic has been empty is by the
+// clock, how long a deletion has been cut off by tasks.
 func NewIdleTopics(t *Topics, idle time.Duration, tasks task.Env, clock Clock, log *slog.Logger) *IdleTopics {
 	return &IdleTopics{topics: t, tasks: tasks, idle: idle, clock: clock, log: log}
 }
@@ -77,7 +77,8 @@ func (it *IdleTopics) Round(ctx context.Context) {
 	it.seen.empty, it.seen.closing = seen.empty, seen.closing
 }
 
-// sightings are since when topics have been seen empty, and closed; by Clock.Lease and task.Env.Now.
+// sightings are since when topics have been seen empty, and closed; by Clock.Lease and
+// task.Env.Now.
 type sightings struct {
 	mu      sync.Mutex
 	empty   map[timer.TopicID]time.Duration

@@ -46,8 +46,8 @@ func (r *shardCount) grown() bool {
 	return now != first
 }
 
-// counting does a read as long as this node's shards are of that number; otherwise it is refused, for
-// a moment.
+// counting does a read as long as this node's shards are of that number; otherwise it is refused,
+// for a moment.
 func (r *shardCount) counting(of int, read func() error) error {
 	if !r.countsWith(of) {
 		return timer.NotLeaderError{}
@@ -132,18 +132,18 @@ func (r *shardCount) PlaceOf(topic timer.TopicID, id string) uint64 {
 	return 1 + timer.PlaceOf(t, id)%uint64(of)
 }
 
-// Heirs are the shards that may have timers by now to which this one gave their numbers: itself, and
-// those that were divided from it.
-func (r *shardCount) Heirs(id timer.ShardID) []timer.ShardID {
+// Descendants are the shards that may have timers by now to which this one gave their numbers:
+// itself, and those that were divided from it.
+func (r *shardCount) Descendants(id timer.ShardID) []timer.ShardID {
 	now, of := r.cluster.Shards()
-	heirs := []timer.ShardID{id}
+	descendants := []timer.ShardID{id}
 	for of < int(id) {
 		of *= 2
 	}
 	for child := int(id) + of; child <= now; child += of {
-		heirs = append(heirs, timer.ShardID(child))
+		descendants = append(descendants, timer.ShardID(child))
 	}
-	return heirs
+	return descendants
 }
 
 // withAncestors adds to shards those that they were divided from: what ended there stays in their

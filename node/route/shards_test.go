@@ -15,7 +15,7 @@ import (
 	"carillon/timer/bulk"
 )
 
-func TestAncestorsAndHeirs(t *testing.T) {
+func TestAncestorsAndDescendants(t *testing.T) {
 	for _, c := range []struct {
 		id    timer.ShardID
 		first int
@@ -28,7 +28,7 @@ func TestAncestorsAndHeirs(t *testing.T) {
 	f := newFakeCluster(1, 4)
 	f.nodes[1].counts.Store(16)
 	for id, want := range map[timer.ShardID][]timer.ShardID{1: {1, 5, 9, 13}, 5: {5, 13}, 12: {12}, 8: {8, 16}} {
-		if got := f.nodes[1].Heirs(id); !slices.Equal(got, want) {
+		if got := f.nodes[1].Descendants(id); !slices.Equal(got, want) {
 			t.Errorf("timers of shard %d may be in %v, want %v", id, got, want)
 		}
 	}

@@ -277,8 +277,8 @@ func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
 }
 
 // serve grants leases to waiting queues in order, while there is room. It returns the queues to
-// notify, without asker, and when to look again. O(log n) of the queues for each lease that is granted,
-// at most mostAhead for each queue.
+// notify, without asker, and when to look again. O(log n) of the queues for each lease that is
+// granted, at most mostAhead for each queue.
 func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse, wait time.Duration) {
 	for b.line.Len() > 0 {
 		ok, wait := b.room(now)

@@ -118,7 +118,8 @@ func TestLimitOfANewLeader(t *testing.T) {
 	r.want("b")
 }
 
-// TestConsumersLeasesCountOn: after a leadership consumers' leases count until they are surely over.
+// TestConsumersLeasesCountOn: after a leadership consumers' leases count until they are surely
+// over.
 func TestConsumersLeasesCountOn(t *testing.T) {
 	r := newReplica(t)
 	r.topic(1, func(p *timer.Policy) { p.Concurrency, p.Pull = 1, true })
@@ -149,8 +150,8 @@ func TestConsumersLeasesCountOn(t *testing.T) {
 	r.state(h, timer.Leased)
 }
 
-// TestConsumersLeasesCountOnInANewReplica: a replica that is made again, as after a memory fault, has
-// no timers at first. It does not know that a consumer's lease is over.
+// TestConsumersLeasesCountOnInANewReplica: a replica that is made again, as after a memory fault,
+// has no timers at first. It does not know that a consumer's lease is over.
 func TestConsumersLeasesCountOnInANewReplica(t *testing.T) {
 	r := newReplica(t)
 	r.topic(1, func(p *timer.Policy) { p.Concurrency, p.Pull = 1, true })

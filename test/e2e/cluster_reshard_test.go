@@ -46,10 +46,10 @@ func (c *cluster) grows() (g growing, ok bool) {
 	return g, false
 }
 
-// TestClusterResharding: three nodes with 4 shards become 8, and in long runs 16, under 300 adds and
-// fires a second, while the leader of the shard that is being divided is killed several times. No
-// timer is lost, early, or called twice but for what was in flight at the kills; every listing sees
-// each timer once, under its uid.
+// TestClusterResharding: three nodes with 4 shards become 8, and in long runs 16, under 300 adds
+// and fires a second, while the leader of the shard that is being divided is killed several times.
+// No timer is lost, early, or called twice but for what was in flight at the kills; every listing
+// sees each timer once, under its uid.
 func TestClusterResharding(t *testing.T) {
 	random := seeded(t)
 	to, kills := 2*reshardFrom, 3
@@ -215,8 +215,8 @@ func (l *listings) end(t *testing.T) int {
 	return l.n
 }
 
-// TestClusterReshardingAlone: one node doubles its shards by carillon ctl shards --wait, is killed in
-// the middle, and goes on after its start. The command waits for it.
+// TestClusterReshardingAlone: one node doubles its shards by carillon ctl shards --wait, is killed
+// in the middle, and goes on after its start. The command waits for it.
 func TestClusterReshardingAlone(t *testing.T) {
 	const many = 20_000
 	c := foundOf(t, reshardFrom, 1, loopbackMembers(t, 1))
@@ -472,8 +472,8 @@ func TestWhatStaysWhenShardsDouble(t *testing.T) {
 }
 
 // TestClusterReshardingWithoutANode: shards double while a node is away. It comes back, gets its
-// replicas of the new shards from their leaders, and is as good as the others: the cluster then does
-// without another one.
+// replicas of the new shards from their leaders, and is as good as the others: the cluster then
+// does without another one.
 func TestClusterReshardingWithoutANode(t *testing.T) {
 	c := foundOf(t, reshardFrom, 3, loopbackMembers(t, 3))
 	away, other := c.all()[0], c.all()[1]

@@ -184,9 +184,10 @@ func (k *keyOperator) operate() {
 }
 
 // needed reports whether a value may still be sealed by a key: a topic's, or the cluster's own
-// secret. It is false only if every machine in use runs and knows of none, as the metrics show it. A request sealed by that key, by a node or by a former meta leader,
-// may still be on its way. A real operator waits for minutes; here a value set later must be known
-// everywhere, after which nothing older can arrive.
+// secret. It is false only if every machine in use runs and knows of none, as the metrics show it.
+// A request sealed by that key, by a node or by a former meta leader, may still be on its way. A
+// real operator waits for minutes; here a value set later must be known everywhere, after which
+// nothing older can arrive.
 func (k *keyOperator) needed(letter byte) bool {
 	one, _ := secret.New([][]byte{bytes.Repeat([]byte{letter}, secret.KeyBytes)})
 	for _, n := range k.w.nodes {

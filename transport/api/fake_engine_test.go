@@ -499,7 +499,7 @@ func (e *fakeEngine) Progress(_ context.Context, _ timer.ShardID, q *timer.Progr
 	return list, cmp.Or(e.progressErr, e.err)
 }
 
-func (e *fakeEngine) Heirs(id timer.ShardID) []timer.ShardID { return []timer.ShardID{id} }
+func (e *fakeEngine) Descendants(id timer.ShardID) []timer.ShardID { return []timer.ShardID{id} }
 
 func (e *fakeEngine) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	e.mu.Lock()

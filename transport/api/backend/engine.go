@@ -60,8 +60,8 @@ type Timers interface {
 	// Progress is why timers of one shard wait, and how their attempts went. It is asked together
 	// with a read, and takes no second try.
 	Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error)
-	// Heirs are the shards that may have timers by now to which this one gave their numbers.
-	Heirs(id timer.ShardID) []timer.ShardID
+	// Descendants are the shards that may have timers by now to which this one gave their numbers.
+	Descendants(id timer.ShardID) []timer.ShardID
 	// Counts sums up each of the topics over all shards, in one go.
 	Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error)
 }

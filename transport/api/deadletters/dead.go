@@ -120,8 +120,8 @@ func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Pl
 	for _, name := range sel.names {
 		wanted[name] = true
 		if id, _, _, _ := timer.ParseUID(name); sel.byUID {
-			for _, heir := range rq.Core.Timers.Heirs(id) {
-				b.Shards[heir] = true
+			for _, descendant := range rq.Core.Timers.Descendants(id) {
+				b.Shards[descendant] = true
 			}
 			continue
 		}
