@@ -120,9 +120,9 @@ func (d *decisions) checkFence(cmd *ring.Command) error {
 
 func (d *decisions) voterRefused(ctx context.Context, voter uint64, cmd *ring.Command, question []byte) bool {
 	if voter == d.id {
-		return d.peers.Refuses(ctx, cmd.NodeID, cmd.Starts)
+		return d.peers.FindsGone(ctx, cmd.NodeID, cmd.Starts)
 	}
-	answer, err := d.peers.Call(ctx, voter, methodRefuses, question)
+	answer, err := d.peers.Call(ctx, voter, methodGone, question)
 	return err == nil && len(answer) == 1 && answer[0] == 1
 }
 

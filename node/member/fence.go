@@ -17,7 +17,7 @@ import (
 const (
 	fenceFirstPause = 25 * time.Millisecond
 	fenceMaxPause   = 500 * time.Millisecond // between two proposals, at most
-	refusalMemory   = 3 * time.Second        // after the process refused last: it is not taken for gone
+	foundMemory     = 3 * time.Second        // after it was found gone last: it is not taken for gone
 	fenceTimeout    = time.Minute            // most leases are over by then
 	voterTimeout    = 300 * time.Millisecond // a voter's answer
 )
@@ -81,13 +81,17 @@ func (f *fences) runFence(ctx context.Context, owner table.Incarnation) {
 	}
 }
 
-// fence has the meta group decide that a process is gone, once this node finds it so.
+// fence has the meta group decide that a process is gone, once this node finds it so. It need not
+// if the next process has registered.
 func (f *fences) fence(ctx context.Context, owner table.Incarnation) error {
 	cmd := ring.Command{Verb: ring.Fence, NodeID: owner.Node(), Starts: owner.Start()}
 	pause, end := fenceFirstPause, f.tasks.Now()+fenceTimeout
-	for until := f.tasks.Now() + refusalMemory; f.tasks.Now() < min(until, end); {
-		if f.peers.Refuses(ctx, owner.Node(), owner.Start()) {
-			until = f.tasks.Now() + refusalMemory
+	for until := f.tasks.Now() + foundMemory; f.tasks.Now() < min(until, end); {
+		if f.Restarted(owner) {
+			return nil
+		}
+		if f.peers.FindsGone(ctx, owner.Node(), owner.Start()) {
+			until = f.tasks.Now() + foundMemory
 			if _, err := f.meta.Propose(ctx, cmd); err == nil {
 				f.log.Warn("the cluster considers a process ended: calls that it had in flight may be repeated", "node", f.NameOf(owner.Node()), "start", owner.Start())
 				return nil
@@ -103,14 +107,14 @@ func (f *fences) fence(ctx context.Context, owner table.Incarnation) error {
 
 var errBadQuestion = errors.New("malformed question about a process")
 
-// answerRefuses answers 1 if a process refuses this node's connections and sends nothing, else 0.
-func (f *fences) answerRefuses(ctx context.Context, body []byte) ([]byte, error) {
+// answerGone answers 1 if this node finds a process gone, else 0.
+func (f *fences) answerGone(ctx context.Context, body []byte) ([]byte, error) {
 	node, n := binary.Uvarint(body)
 	starts, k := binary.Uvarint(body[max(n, 0):])
 	if n <= 0 || k <= 0 || n+k != len(body) || starts > 1<<32-1 {
 		return nil, errBadQuestion
 	}
-	if f.peers.Refuses(ctx, node, uint32(starts)) {
+	if f.peers.FindsGone(ctx, node, uint32(starts)) {
 		return []byte{1}, nil
 	}
 	return []byte{0}, nil

@@ -23,15 +23,15 @@ type doors struct {
 	closed []uint64
 }
 
-func (d *doors) Refuses(_ context.Context, node uint64, starts uint32) bool {
+func (d *doors) FindsGone(_ context.Context, node uint64, starts uint32) bool {
 	return node == 2 && starts == 7 && slices.Contains(d.closed, 1)
 }
 
 func (d *doors) Call(_ context.Context, voter uint64, method uint8, body []byte) ([]byte, error) {
-	if method != methodRefuses {
+	if method != methodGone {
 		return nil, peer.ErrNotSent
 	}
-	return (&fences{local: &local{Self: &Self{peers: &doors{closed: []uint64{b2u(slices.Contains(d.closed, voter))}}}}}).answerRefuses(context.Background(), body)
+	return (&fences{local: &local{Self: &Self{peers: &doors{closed: []uint64{b2u(slices.Contains(d.closed, voter))}}}}}).answerGone(context.Background(), body)
 }
 
 func b2u(b bool) uint64 {
@@ -129,5 +129,26 @@ func TestFenceIsDecidedAfterEachRequest(t *testing.T) {
 			t.Error("which processes were followed by another is wrong")
 		}
 		synctest.Wait()
+	})
+}
+
+// TestRegistrationAnswersForTheEnd: who asks for a fence waits no longer when the next process of
+// the node has registered, and proposes nothing.
+func TestRegistrationAnswersForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		m, _, h := fenceMember(t, ctx)
+		got := make(chan error, 1)
+		m.Fence(table.NewIncarnation(2, 7), func(err error) { got <- err })
+		<-time.After(time.Second)
+		next := ring.Node{ID: 2, Name: "b", Starts: 8}
+		if _, err := h.Propose((&ring.Command{Verb: ring.Register, Node: &next}).Encode()); err != nil {
+			t.Fatal(err)
+		}
+		began, made := time.Now(), h.made
+		if err := <-got; err != nil || time.Since(began) > fenceMaxPause || h.made != made {
+			t.Errorf("%v after %v, %d entries", err, time.Since(began), h.made-made)
+		}
 	})
 }

@@ -17,7 +17,7 @@ const (
 	methodMembers uint8 = 19
 	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
 	methodKnown   uint8 = 23 // the knowledge of the node that asks
-	methodRefuses uint8 = 24 // whether a process refuses connections
+	methodGone    uint8 = 24 // whether a process seems to be gone
 	methodReplace uint8 = 25 // whether a node whose directory is damaged may be replaced
 	methodMoves   uint8 = 26 // what moves and what waits, of the meta group's leader; JSON
 )
@@ -88,8 +88,8 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 	case methodIndex:
 		answer, err = m.answerIndex(ctx)
 		return answer, true, err
-	case methodRefuses:
-		answer, err = m.answerRefuses(ctx, body)
+	case methodGone:
+		answer, err = m.answerGone(ctx, body)
 		return answer, true, err
 	case methodMoves:
 		answer, err = json.Marshal(m.Planned())

@@ -46,9 +46,9 @@ type Peers interface {
 	Review(refuse func(peer.Hello) error)
 	// Met is the newest process of a node that was admitted; false: none was.
 	Met(node uint64) (starts uint32, nonce uint64, ok bool)
-	// Refuses dials a node and reports whether a process of it seems to have ended; see
-	// peer.Transport.Refuses.
-	Refuses(ctx context.Context, node uint64, starts uint32) bool
+	// FindsGone dials a node and reports whether a process of it seems to be gone; see
+	// peer.Transport.FindsGone.
+	FindsGone(ctx context.Context, node uint64, starts uint32) bool
 	// Forget ends all that there is with a node.
 	Forget(node uint64)
 }

@@ -84,13 +84,16 @@ func (w *World) endFalseWords() {
 	}
 }
 
-// Refuses implements member.Peers.
-func (p *peers) Refuses(_ context.Context, node uint64, starts uint32) bool {
+// FindsGone implements member.Peers.
+func (p *peers) FindsGone(_ context.Context, node uint64, starts uint32) bool {
 	n, w := p.n, p.n.w
 	to := w.node(node)
 	was, told := n.refused[node]
 	if to == nil || n.life != p.life || !told || was.owner != table.NewIncarnation(node, starts) || w.net.blocked(node, n.id) {
 		return false
+	}
+	if to.up && !to.paused && to.starts > starts {
+		return true // its next process answers
 	}
 	word, falsely := w.net.false[[2]uint64{n.id, node}]
 	lasts := refusedFor

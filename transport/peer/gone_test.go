@@ -39,7 +39,7 @@ func TestRefusedAddressIsAHint(t *testing.T) {
 		a.Send(2, []byte("x"))
 		within(t, "frame", b.host.frames)
 		<-time.After(2 * time.Second) // a connection that lasted
-		if a.Refuses(t.Context(), 2, 1) {
+		if a.FindsGone(t.Context(), 2, 1) {
 			t.Error("a process that listens refuses")
 		}
 		began := time.Now()
@@ -50,14 +50,14 @@ func TestRefusedAddressIsAHint(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Millisecond {
 			t.Errorf("after %v", took)
 		}
-		if a.Refuses(t.Context(), 2, 1) {
+		if a.FindsGone(t.Context(), 2, 1) {
 			t.Error("two refusals are enough")
 		}
 		<-time.After(refusedFor)
 		if n := a.refusals(2); n < refusedTimes {
 			t.Errorf("%d refusals in that time", n)
 		}
-		if !a.Refuses(t.Context(), 2, 1) || a.Refuses(t.Context(), 2, 2) {
+		if !a.FindsGone(t.Context(), 2, 1) || a.FindsGone(t.Context(), 2, 2) {
 			t.Error("the process that ended does not refuse, or another one does")
 		}
 		<-time.After(10 * time.Second)
@@ -65,6 +65,90 @@ func TestRefusedAddressIsAHint(t *testing.T) {
 			t.Errorf("told %d times more", n)
 		}
 		a.stop()
+	})
+}
+
+// TestEndOfAYoungConnection: the end of a process is noticed at once also by a node that has just
+// connected to it.
+func TestEndOfAYoungConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := memoryPair(t, newMemory(), nil)
+		a.Send(2, []byte("x"))
+		within(t, "frame", b.host.frames)
+		<-time.After(100 * time.Millisecond)
+		began := time.Now()
+		b.stop()
+		within(t, "hint", a.host.goneOnes)
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("after %v", took)
+		}
+		a.stop()
+	})
+}
+
+// TestConnectionsThatBreakAgainAndAgain: a link whose connections break at once waits longer before
+// each dial, and dials at once only once in a while.
+func TestConnectionsThatBreakAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		var dials atomic.Int64
+		a, b := memoryPair(t, m, func(c *Config) {
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+				dials.Add(1)
+				return dial(ctx, addr)
+			}
+		})
+		a.Send(2, []byte("x"))
+		began := time.Now()
+		for time.Since(began) < 10*time.Second {
+			<-time.After(time.Millisecond)
+			a.Transport.breakLinks(2)
+		}
+		if n := dials.Load(); n < 10 || n > 80 {
+			t.Errorf("%d dials in 10 s", n)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// TestNextProcessAnswersForTheEnd: a process has surely ended when a later one of its node answers,
+// although that admits nobody yet.
+func TestNextProcessAnswersForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := memoryPair(t, m, nil)
+		a.Send(2, []byte("x"))
+		within(t, "frame", b.host.frames)
+		<-time.After(2 * time.Second)
+		b.stop()
+		within(t, "hint", a.host.goneOnes)
+		next := helloOf(2)
+		next.Starts, next.Nonce = 2, 99
+		var admits atomic.Bool
+		b = start(t, newBook(), m.listen("b"), next, func(c *Config) {
+			c.Dial = m.dial
+			c.Admit = func(h Hello) error {
+				if h.Lane != LaneOnce && !admits.Load() {
+					return errors.New("it reads its log")
+				}
+				return nil
+			}
+		})
+		if !a.FindsGone(t.Context(), 2, 1) || a.FindsGone(t.Context(), 2, 2) {
+			t.Error("the process that ended is not taken for gone, or its successor is")
+		}
+		admits.Store(true)
+		for !a.Send(2, []byte("x")) {
+			<-time.After(10 * time.Millisecond)
+		}
+		within(t, "frame", b.host.frames)
+		if !a.FindsGone(t.Context(), 2, 1) || a.FindsGone(t.Context(), 2, 2) {
+			t.Error("once the next process is met: the one before is not taken for gone, or its successor is")
+		}
+		a.stop()
+		b.stop()
 	})
 }
 
@@ -100,13 +184,13 @@ func TestRefusalsOfALivingProcess(t *testing.T) {
 			<-time.After(100 * time.Millisecond)
 			b.Send(1, []byte("x"))
 			within(t, "frame", a.host.frames)
-			if a.Refuses(t.Context(), 2, 1) {
+			if a.FindsGone(t.Context(), 2, 1) {
 				t.Fatal("a process that is heard is taken for gone")
 			}
 		}
 		<-time.After(refusedFor + backoffMax)
 		refuse.Store(false)
-		if a.Refuses(t.Context(), 2, 1) {
+		if a.FindsGone(t.Context(), 2, 1) {
 			t.Error("an address that takes connections refuses")
 		}
 		for !a.Send(2, []byte("again")) {
@@ -140,13 +224,13 @@ func TestRefusalsWhileAConnectionStands(t *testing.T) {
 		within(t, "hint", a.host.goneOnes)
 		for range 100 {
 			<-time.After(refusedFor)
-			if a.Refuses(t.Context(), 2, 1) {
+			if a.FindsGone(t.Context(), 2, 1) {
 				t.Fatal("a process whose connection stands is taken for gone")
 			}
 		}
 		b.stop()
 		<-time.After(time.Millisecond)
-		if !a.Refuses(t.Context(), 2, 1) {
+		if !a.FindsGone(t.Context(), 2, 1) {
 			t.Error("a process that has ended does not refuse")
 		}
 		a.stop()

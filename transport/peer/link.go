@@ -13,8 +13,8 @@ import (
 
 // link is a lasting outgoing connection to a peer: it dials, serves, and dials again.
 //
-//	fresh ──connected──▶ up ──broke after a second or more──▶ fresh
-//	  │                   └──broke earlier──▶ down
+//	fresh ──connected──▶ up ──broke──▶ fresh, but only once in backoffMax
+//	  │                   └──broke again──▶ down
 //	  └──dial failed──▶ down ──connected──▶ up
 //
 // While fresh, frames queue and calls wait: that lasts for one dial. While down, frames are
@@ -44,7 +44,8 @@ func newLink(p *peer, kind Lane) *link {
 
 // run dials until the peer is forgotten or the transport ends.
 func (l *link) run() {
-	failures := 0 // since a connection that lasted
+	failures := 0    // since at
+	var at time.Time // when a break was last followed by a dial at once
 	for l.p.ctx.Err() == nil {
 		l.mu.Lock()
 		out := l.out
@@ -57,18 +58,18 @@ func (l *link) run() {
 			failures++
 			l.disconnect(err)
 		} else {
-			began := time.Now()
 			err = l.serve(c)
-			if time.Since(began) >= backoffMax {
-				failures = 0
+			// A connection that broke is dialled at once, also a young one: a refusal is the first
+			// sign of the end of a process. But nobody should wait for a connection that breaks
+			// again and again.
+			if time.Since(at) >= backoffMax {
+				failures, at = 0, time.Now()
 				l.refresh()
-			} else { // nobody should wait for a connection that breaks again and again
+			} else {
 				failures++
 				l.disconnect(err)
 			}
 		}
-		// A good connection that broke is dialled at once: a refusal is the first word of the end
-		// of a process.
 		if failures > 0 && !pause(l.p.ctx, backoff(failures), l.dialNow) {
 			break
 		}

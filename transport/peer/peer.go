@@ -48,7 +48,7 @@ type refusals struct {
 	first time.Time
 }
 
-// Refuses needs so many refusals over this time.
+// FindsGone needs so many refusals over this time.
 const (
 	refusedTimes = 3
 	refusedFor   = 250 * time.Millisecond
@@ -142,6 +142,13 @@ func (p *peer) refuses(starts uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.process.starts == starts && p.refusal.count >= refusedTimes && time.Since(p.refusal.first) >= refusedFor
+}
+
+// followed reports whether a later process of the node was met.
+func (p *peer) followed(starts uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process.starts > starts
 }
 
 // unreachable asks for a report; it never blocks.

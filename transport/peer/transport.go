@@ -219,28 +219,39 @@ func (t *Transport) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
 	return p.process.starts, p.process.nonce, p.process.known
 }
 
-// Refuses dials a node now and reports whether the process (node, starts), the newest known, seems
-// to be gone: its address, where we had been connected to it, has refused at least 3 connections
-// over a quarter of a second, this one too, nothing has come from the process since the first, and
-// no lasting connection to or from it stands: the kernel closes those of a process that ends. That
-// is no proof: what refuses and closes may be in the network.
-func (t *Transport) Refuses(ctx context.Context, node uint64, starts uint32) bool {
+// FindsGone dials a node now and reports whether the process (node, starts) seems to be gone: no
+// lasting connection to or from it stands, since the kernel closes those of a process that ends, and
+//
+//   - a later process of the node was met, or answers now, even if that admits nobody yet, or
+//   - the process is the newest known, its address, where we had been connected to it, has refused
+//     at least 3 connections over a quarter of a second, this one too, and nothing has come from
+//     the process since the first. That is no proof: what refuses and closes may be in the network.
+func (t *Transport) FindsGone(ctx context.Context, node uint64, starts uint32) bool {
 	t.mu.RLock()
 	p := t.peers[node]
 	t.mu.RUnlock()
-	if p == nil || !p.refusing.Load() {
+	if p == nil {
 		return false
 	}
+	return (p.followed(starts) || p.refusing.Load() && t.dialGone(ctx, p, starts)) && !t.connectedTo(node, starts)
+}
+
+// dialGone dials for FindsGone.
+func (t *Transport) dialGone(ctx context.Context, p *peer, starts uint32) bool {
 	ctx, cancel := context.WithTimeout(ctx, t.config.DialTimeout)
 	defer cancel()
-	addr := t.config.Address(node)
-	nc, err := t.config.Dial(ctx, addr)
-	if err == nil {
-		closeNow(nc)
+	addr := t.config.Address(p.node)
+	raw, err := t.config.Dial(ctx, addr)
+	if err != nil {
+		p.dialFailed(addr, err)
+		return p.refuses(starts)
+	}
+	nc, h, err := t.clientHandshake(ctx, raw, LaneOnce, p.node)
+	if err != nil {
 		return false
 	}
-	p.dialFailed(addr, err)
-	return p.refuses(starts) && !t.connectedTo(node, starts)
+	closeNow(nc)
+	return h.Starts > starts
 }
 
 // connectedTo reports whether a lasting connection to or from a process stands. Cost: O(all
