@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -223,6 +224,36 @@ func TestHintElects(t *testing.T) {
 	r.pass(2 * standEach)
 	if !g.leader {
 		t.Error("nobody is elected")
+	}
+}
+
+// TestHintElectsWhoHasTheEntries: the follower whose turn it is may lack entries that another has.
+// That one stands as soon as it is asked for its vote, which it cannot give.
+func TestHintElectsWhoHasTheEntries(t *testing.T) {
+	for _, lacks := range []uint64{1, 0} {
+		r, c := withFakePeers(t, false, nil)
+		g := r.host.group(1)
+		slices.Reverse(g.membership.row.Members) // node 9 stands before this one
+		for g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
+			c.say(1, heartbeat(g.raft.BasicStatus().GetTerm()+1))
+			r.settle()
+		}
+		r.host.SeemsGone(table.NewIncarnation(8, 1))
+		r.settle()
+		last := g.store.last()
+		lastTerm, err := g.store.Term(last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.say(1, &pb.Message{
+			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(9, 1)), To: &g.id, Term: new(g.raft.BasicStatus().GetTerm() + 1),
+			LogTerm: &lastTerm, Index: new(last - lacks),
+		})
+		r.settle()
+		if g.leader != (lacks > 0) {
+			t.Errorf("node 9 lacks %d entries: this one leads: %v", lacks, g.leader)
+		}
+		r.abort()
 	}
 }
 

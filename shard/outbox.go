@@ -246,6 +246,7 @@ func (r *replica) hear(from uint64, body []byte) {
 		return
 	}
 	r.membership.sendCommitHint(r, m)
+	r.election.asked(r, m)
 	if waitsForDisk(m.GetType()) {
 		if r.w.full() {
 			return

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/table"
 )
@@ -108,6 +109,18 @@ func (e *election) leaderSeemsGone(r *replica, node uint64) {
 	if rank >= 0 {
 		e.at = r.w.now.Mono + standAfter + time.Duration(rank)*standRank
 		e.until = e.at + standFor
+	}
+}
+
+// asked handles a candidate's request for a vote. If the candidate lacks entries that this replica
+// has, it cannot win with this one's vote: this replica does not wait for its turn.
+func (e *election) asked(r *replica, ask *pb.Message) {
+	if ask.GetType() != pb.MsgPreVote || e.at == 0 {
+		return
+	}
+	last := r.store.last()
+	if term, err := r.store.Term(last); err == nil && (ask.GetLogTerm() < term || ask.GetLogTerm() == term && ask.GetIndex() < last) {
+		e.at = min(e.at, r.w.now.Mono)
 	}
 }
 
