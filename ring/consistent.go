@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/buraksezer/consistent"
@@ -12,9 +13,34 @@ import (
 const ringLoad = 1.15
 
 // ringPoints is how many virtual nodes a member has. Building a ring sorts all of them once per
-// member, so that with very many members each has fewer; the mean of points per shard evens them
-// out then.
-func ringPoints(members int) int { return max(16, min(128, 12_800/max(members, 1))) }
+// member, so with very many members each has few. The bound on their loads evens them out then.
+func ringPoints(members int) int { return max(4, min(128, 4_000_000/max(members*members, 1))) }
+
+// Rings are the consistent-hash rings of a cluster, by rank. Each is made when it is first asked
+// for, and kept while nodes and shards are the same: O(shards) of memory. The zero value has none.
+type Rings struct {
+	nodes  []uint64
+	shards int
+	owners [][]uint64 // by rank
+}
+
+// use drops the rings if they are of other nodes or shards.
+func (r *Rings) use(nodes []uint64, shards int) {
+	if r.shards != shards || !slices.Equal(r.nodes, nodes) {
+		*r = Rings{nodes: nodes, shards: shards}
+	}
+}
+
+// owner is the node to which the ring of that rank gives a shard, by index, or 0.
+func (r *Rings) owner(i, rank int) uint64 {
+	for len(r.owners) <= rank {
+		r.owners = append(r.owners, ringOwners(r.nodes, r.shards, len(r.owners)))
+	}
+	if r.owners[rank] == nil {
+		return 0
+	}
+	return r.owners[rank][i]
+}
 
 // ringMember is a node in the ring of one rank: the salt makes the rings of two ranks independent
 // of each other.

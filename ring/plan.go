@@ -58,8 +58,9 @@ const (
 // Plan gives the commands that the controller proposes now, in order of urgency: replicas that are
 // one too many; replicas whose states are wrong or whose nodes are gone, and those that rows lack,
 // by how few live ones a row has; replicas of nodes that are draining; the next shard to divide;
-// zones, balance, and last the preferred leaders. Pure. At rest it is empty. A command that was
-// lost or refused is in the next plan again.
+// zones, balance, and last the preferred leaders. At rest it is empty. A command that was lost or
+// refused is in the next plan again. It is a pure function: rings only keep what the next plan would
+// make again. A plan at rest takes O(rows + nodes).
 //
 // Moves begin as long as the nodes that send and receive them have room in their budgets.
 //
@@ -67,11 +68,11 @@ const (
 // it needs to get there has been down for half a minute. A row that has lost its majority is left
 // alone in any case: its leader is needed for every step. No row shrinks because a node is down,
 // for however long: only when fewer replicas are wanted.
-func Plan(v View, f Observations) ([]Command, Moves) {
+func Plan(v View, f Observations, rings *Rings) ([]Command, Moves) {
 	if len(v.Rows) == 0 {
 		return nil, Moves{}
 	}
-	p := newPlanner(v, f)
+	p := newPlanner(v, f, rings)
 	p.finishDrains()
 	p.planMeta()
 	p.redirect()
@@ -99,18 +100,24 @@ type planner struct {
 	commands []Command
 }
 
-func newPlanner(v View, f Observations) *planner {
+func newPlanner(v View, f Observations, rings *Rings) *planner {
 	f.ReplaceAfterMs = cmp.Or(f.ReplaceAfterMs, defaultReplaceAfterMs)
 	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), budget: newBudget(f.MoveRate)}
 	var usable []TargetNode
+	var holders []uint64 // with those that are down for good: their deaths change no ring
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		p.nodes[n.ID] = n
-		if n.holds() && !p.lost(n.ID) {
+		if !n.holds() {
+			continue
+		}
+		if holders = append(holders, n.ID); !p.lost(n.ID) {
 			usable = append(usable, TargetNode{ID: n.ID, Zone: n.Zone})
 		}
 	}
 	p.layout = newLayout(usable, len(v.Rows)-1, v.Replicas)
+	p.layout.rings = rings
+	rings.use(holders, len(v.Rows)-1)
 	for i := range p.layout.loads {
 		s := &p.layout.loads[i]
 		s.closed, s.unfit = !p.alive(s.id), f.Nodes[s.id].Unfit != ""
@@ -220,11 +227,12 @@ func (a *Assignment) replicaFor(node uint64) Replica {
 // movable lists the rows that a step may change, those with the least weight first.
 func (p *planner) movable(weight func(i int) int) []int {
 	var rows []int
+	weights := make([]int, len(p.layout.rows))
 	for i := range p.layout.rows {
 		if !p.layout.rows[i].pinned {
-			rows = append(rows, i)
+			rows, weights[i] = append(rows, i), weight(i)
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(weight(a), weight(b)) })
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(weights[a], weights[b]) })
 	return rows
 }

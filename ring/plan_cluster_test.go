@@ -18,6 +18,7 @@ type fakeCluster struct {
 	}
 	rng   *rand.Rand
 	s     *State
+	rings Rings
 	nowMs int64
 	down  map[uint64]int64 // since when
 	unfit map[uint64]bool
@@ -198,7 +199,7 @@ func (tw *fakeCluster) settle(chance float64) {
 // of the groups meanwhile.
 func (tw *fakeCluster) step(chance float64) (idle bool) {
 	tw.nowMs += 1000
-	commands, moves := Plan(tw.s.View(), tw.facts())
+	commands, moves := Plan(tw.s.View(), tw.facts(), &tw.rings)
 	tw.checkMoving(commands)
 	for _, c := range commands {
 		if c.Verb == Place {
@@ -254,7 +255,7 @@ func (tw *fakeCluster) checkPlace(c Command) {
 // count, so that those that have come back may be more.
 func (tw *fakeCluster) checkMoving(commands []Command) {
 	tw.t.Helper()
-	p := newPlanner(tw.s.View(), tw.facts())
+	p := newPlanner(tw.s.View(), tw.facts(), &tw.rings)
 	for _, c := range commands {
 		row, _ := tw.s.Row(c.Group)
 		if c.Verb != Place || c.Group == MetaGroup || c.Force || sameNodes(row.Replicas, c.To) {
@@ -350,6 +351,6 @@ func (tw *fakeCluster) checkRest() {
 
 // plan is the plan without what it counts.
 func plan(v View, f Observations) []Command {
-	commands, _ := Plan(v, f)
+	commands, _ := Plan(v, f, &Rings{})
 	return commands
 }

@@ -50,7 +50,7 @@ func newMovingClusterOf(t *testing.T, founders, shards, replicas int, size func(
 // turn is a second: a plan, and ten ticks of the moves. It reports whether nothing is left to do.
 func (m *movingCluster) turn() (idle bool) {
 	m.turns++
-	commands, moves := Plan(m.s.View(), m.facts())
+	commands, moves := Plan(m.s.View(), m.facts(), &m.rings)
 	m.checkMoving(commands)
 	for _, c := range commands {
 		if c.Verb == Place {
@@ -172,7 +172,7 @@ func TestWhatWaitsIsNamed(t *testing.T) {
 	m := newMovingCluster(t, 64, 3, func(int) int64 { return 0 })
 	m.rate = movesPerSecond // of moves of a byte: 16 at once
 	look := func() Moves {
-		_, moves := Plan(m.s.View(), m.facts())
+		_, moves := Plan(m.s.View(), m.facts(), &m.rings)
 		return moves
 	}
 	if moves := look(); moves.Waiting[Balances] > 0 || len(moves.Full)+len(moves.Awaited) > 0 || moves.Joining {
@@ -215,7 +215,7 @@ func TestRepairsComeFirst(t *testing.T) {
 	for range 10 {
 		m.turn()
 	}
-	_, before := Plan(m.s.View(), m.facts())
+	_, before := Plan(m.s.View(), m.facts(), &m.rings)
 	if before.UnderWay[Balances] < 8 || before.Waiting[Balances] == 0 || len(before.Full) == 0 || before.UnderWay[Repairs] > 0 {
 		t.Fatalf("before: %+v", before)
 	}
@@ -226,7 +226,7 @@ func TestRepairsComeFirst(t *testing.T) {
 		}
 		return n
 	}
-	commands, after := Plan(m.s.View(), m.facts())
+	commands, after := Plan(m.s.View(), m.facts(), &m.rings)
 	last, count, others := 0, map[int]int{}, false
 	for _, c := range commands {
 		if c.Verb != Place || c.Group == MetaGroup || c.Force {

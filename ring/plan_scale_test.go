@@ -34,10 +34,11 @@ func TestThousandNodes(t *testing.T) {
 	}
 	var longest, sum time.Duration
 	commands, bytes, most := 0, 0, 0
+	rings := &Rings{}
 	for idle := false; !idle; {
 		view, facts := m.s.View(), m.facts()
 		begun := time.Now()
-		list, _ := Plan(view, facts)
+		list, _ := Plan(view, facts, rings)
 		took := time.Since(begun)
 		longest, sum = max(longest, took), sum+took
 		turn := 0
@@ -65,9 +66,17 @@ func TestThousandNodes(t *testing.T) {
 	if stuck != 0 {
 		t.Errorf("%d more shards without a majority than before", -stuck)
 	}
+	const turnsAtRest = 20
+	view, facts, rest := m.s.View(), m.facts(), time.Now()
+	for range turnsAtRest {
+		if list, _ := Plan(view, facts, rings); len(list) > 0 {
+			t.Fatalf("not at rest: %+v", list)
+		}
+	}
+	atRest := time.Since(rest) / turnsAtRest
 	least := float64(int64(lost)*size) / (0.9 * nodes) / MoveRate
-	t.Logf("%d replicas lost; %d copied, %.0f GB, in %d s (the links need %.0f s); %d commands of %d bytes in all, %d in a turn; a plan takes %v on average, %v at most",
-		lost, m.moved, m.sent/1e9, m.turns, least, commands, bytes, most, (sum / time.Duration(m.turns)).Round(time.Millisecond), longest.Round(time.Millisecond))
+	t.Logf("%d replicas lost; %d copied, %.0f GB, in %d s (the links need %.0f s); %d commands of %d bytes in all, %d in a turn; a plan takes %v on average, %v at most, %v at rest",
+		lost, m.moved, m.sent/1e9, m.turns, least, commands, bytes, most, (sum / time.Duration(m.turns)).Round(time.Millisecond), longest.Round(time.Millisecond), atRest.Round(time.Millisecond))
 	if float64(m.moved) > 1.2*float64(lost) {
 		t.Errorf("%d replicas were copied, %d is the least", m.moved, lost)
 	}

@@ -31,6 +31,11 @@ func Target(nodes []TargetNode, groups, replicas int) [][]uint64 {
 // move that balance asks for. Nodes of current that are not in nodes are gone.
 func TargetFrom(current [][]uint64, nodes []TargetNode, groups, replicas int) [][]uint64 {
 	b := newLayout(nodes, groups, replicas)
+	ids := make([]uint64, len(b.loads))
+	for k := range b.loads {
+		ids[k] = b.loads[k].id
+	}
+	b.rings.use(ids, groups)
 	for i := range b.rows {
 		if i < len(current) {
 			b.keep(i, current[i])
@@ -108,7 +113,7 @@ type layout struct {
 	rows  []shardAssignment
 	want  int // replicas of a row
 
-	rings [][]uint64 // by rank, made when first asked for
+	rings *Rings // of the nodes that may hold replicas
 	// By node, the complete rows in which it is and that may change; made when loads are first
 	// evened out, from when on swap alone may change the layout. O(rows).
 	held [][]int
@@ -135,7 +140,7 @@ type shardAssignment struct {
 
 func newLayout(nodes []TargetNode, groups, replicas int) *layout {
 	sorted := sortedTargets(nodes)
-	b := &layout{index: make(map[uint64]int, len(sorted)), rows: make([]shardAssignment, max(groups, 0)), want: max(0, min(replicas, len(sorted)))}
+	b := &layout{rings: &Rings{}, index: make(map[uint64]int, len(sorted)), rows: make([]shardAssignment, max(groups, 0)), want: max(0, min(replicas, len(sorted)))}
 	for i, n := range sorted {
 		zone := n.Zone
 		if zone == "" {
@@ -221,21 +226,6 @@ func (l *layout) first(i int, node uint64) {
 	}
 }
 
-// owner is the node to which the ring of that rank gives a row, or 0.
-func (l *layout) owner(i, rank int) uint64 {
-	for len(l.rings) <= rank {
-		ids := make([]uint64, len(l.loads))
-		for k := range l.loads {
-			ids[k] = l.loads[k].id
-		}
-		l.rings = append(l.rings, ringOwners(ids, len(l.rows), len(l.rings)))
-	}
-	if l.rings[rank] == nil {
-		return 0
-	}
-	return l.rings[rank][i]
-}
-
 // pick chooses the node that gets a new replica of a row, in the place of from or, with 0, at its
 // end. 0: none can. It prefers, in this order, a node that is fit, brings another zone, would be
 // left with too few, has room; then the ring of that rank, then rendezvous.
@@ -249,6 +239,12 @@ func (l *layout) pick(i int, from uint64) uint64 {
 	}
 	// A node is in some of the rows that are left already.
 	scarce := left*(len(l.loads)-l.want+1) <= lack*len(l.loads)
+	var zones []string // of the others in the row
+	for _, n := range row.nodes {
+		if s := l.load(n); s != nil && n != from {
+			zones = append(zones, s.zone)
+		}
+	}
 	var best []uint64 // those that are equally good
 	var bestScore [4]int
 	for k := range l.loads {
@@ -256,7 +252,7 @@ func (l *layout) pick(i int, from uint64) uint64 {
 		if s.closed || slices.Contains(row.nodes, s.id) || slices.Contains(row.leaving, s.id) {
 			continue
 		}
-		score := [4]int{boolInt(!s.unfit), boolInt(!l.zoneUsed(row, s.zone, from)), boolInt(scarce && s.load < low), min(0, full-1-s.load)}
+		score := [4]int{boolInt(!s.unfit), boolInt(!slices.Contains(zones, s.zone)), boolInt(scarce && s.load < low), min(0, full-1-s.load)}
 		c := slices.Compare(score[:], bestScore[:])
 		if len(best) == 0 || c > 0 {
 			best, bestScore = best[:0], score
@@ -277,7 +273,7 @@ func (l *layout) pick(i int, from uint64) uint64 {
 		rank = k
 	}
 	if rank < l.want {
-		if owner := l.owner(i, rank); slices.Contains(best, owner) {
+		if owner := l.rings.owner(i, rank); slices.Contains(best, owner) {
 			return owner
 		}
 	}

@@ -135,7 +135,7 @@ func (l *layout) movable(from, to *nodeLoad) (best int, ok bool) {
 			continue // it would lose a zone
 		}
 		rank := slices.Index(row.nodes, from.id)
-		score := 2*boolInt((rank == 0) == lead) + boolInt(l.owner(i, rank) == to.id)
+		score := 2*boolInt((rank == 0) == lead) + boolInt(l.rings.owner(i, rank) == to.id)
 		if score > bestScore {
 			best, bestScore = i, score
 		}

@@ -25,6 +25,7 @@ type controller struct {
 	seen    *observer
 	meta    *metaClient
 	missing *rareLog                   // of founders
+	rings   ring.Rings                 // of its plans
 	moves   atomic.Pointer[ring.Moves] // as of its last turn; nil: it has had none
 }
 
@@ -61,7 +62,7 @@ func (c *controller) step(ctx context.Context) {
 	facts.ReplaceAfterMs = c.cfg.ReplaceAfter.Milliseconds()
 	facts.Leaders, facts.Bytes = c.seen.Leaders(), c.sizes.all(c.clock.Mono())
 	maps.Copy(facts.Bytes, c.largeShards(c.seen.leads()))
-	commands, moves := ring.Plan(c.State.View(), facts)
+	commands, moves := ring.Plan(c.State.View(), facts, &c.rings)
 	c.moves.Store(&moves)
 	c.meta.proposeAll(ctx, commands, func(cmd *ring.Command, err error) (more bool) {
 		if err != nil {
