@@ -42,7 +42,9 @@ func BenchmarkLists(b *testing.B) {
 	measured(b, n, "topic", "GET", "/v1/topics/listed", "")
 	measured(b, n, "history", "GET", "/v1/topics/listed/history?limit=100", "")
 	measured(b, n, "bulk", "POST", "/v1/topics/listed/cancel?dry_run=true", `{"filter":{"id_prefix":"7-1234"}}`)
-	measured(b, n, "stats", "GET", "/v1/stats", "")
+	measured(b, n, "stats", "GET", "/v1/cluster/stats", "")
+	measured(b, n, "cluster", "GET", "/v1/cluster", "")
+	measured(b, n, "metrics", "GET", "/metrics", "")
 }
 
 // BenchmarkTopics is what pages of 100,000 topics take at a node of 1,024 shards.

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,12 +15,15 @@ import (
 // fakePeers is the Peers of a harness that is node 7 of the nodes 7, 8 and 9. It records the
 // messages it is sent and, unless it is mute, agrees to all of them.
 type fakePeers struct {
-	r       *hostHarness
-	mute    bool
-	only    timer.ShardID // 0: all groups' messages are recorded
-	hung    bool          // it answers heartbeats only, like a node with a hung disk
-	sent    []*pb.Message
-	streams []*SnapshotStream
+	r    *hostHarness
+	mute bool
+	only timer.ShardID // 0: all groups' messages are recorded
+	hung bool          // it answers heartbeats only, like a node with a hung disk
+	sent []*pb.Message
+	// questions are the bodies of the questions about terms that it was sent.
+	questions [][]byte
+	onAnswer  func() // it was sent an answer to such a question
+	streams   []*SnapshotStream
 }
 
 // withFakePeers makes a harness of three nodes, the other two of which are scripted.
@@ -58,7 +62,7 @@ func (c *fakePeers) leads() {
 }
 
 // Send implements Peers.
-func (c *fakePeers) Send(_ uint64, frame []byte) {
+func (c *fakePeers) Send(node uint64, frame []byte) {
 	c.r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
 		if c.only == 0 || id == c.only { // the meta group may hold an election meanwhile
 			c.sent = append(c.sent, m)
@@ -67,26 +71,49 @@ func (c *fakePeers) Send(_ uint64, frame []byte) {
 			c.say(id, a)
 		}
 	})
+	eachPart(frame, func(kind byte, id timer.ShardID, body []byte) {
+		if kind == termQuestion && (c.only == 0 || id == c.only) {
+			c.questions = append(c.questions, slices.Clone(body))
+		}
+		switch {
+		case kind == termQuestion && !c.mute:
+			c.answerTerm(node, id, body)
+		case kind == termAnswer && c.onAnswer != nil:
+			c.onAnswer()
+		}
+	})
 }
 
-// eachMessage decodes the raft messages in a frame.
-func (r *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Message)) {
+// answerTerm has a voter answer that it is in the term that it was asked about.
+func (c *fakePeers) answerTerm(node uint64, id timer.ShardID, question []byte) {
+	frame := binary.AppendUvarint([]byte{frameVersion, termAnswer}, uint64(id))
+	c.r.host.Deliver(node, append(binary.LittleEndian.AppendUint32(frame, uint32(len(question))), question...))
+}
+
+// eachPart calls f with the messages in a frame.
+func eachPart(frame []byte, f func(kind byte, id timer.ShardID, body []byte)) {
 	for rest := frame[1:]; len(rest) > 0; {
 		kind := rest[0]
 		id, n := binary.Uvarint(rest[1:])
 		rest = rest[1+n:]
 		size := binary.LittleEndian.Uint32(rest)
-		body := rest[4 : 4+size]
+		f(kind, timer.ShardID(id), rest[4:4+size])
 		rest = rest[4+size:]
+	}
+}
+
+// eachMessage decodes the raft messages in a frame.
+func (r *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Message)) {
+	eachPart(frame, func(kind byte, id timer.ShardID, body []byte) {
 		if kind != raftMessage {
-			continue
+			return
 		}
 		m, err := decodeMessage(body)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		f(timer.ShardID(id), m)
-	}
+		f(id, m)
+	})
 }
 
 // SendSnapshot implements Peers.

@@ -82,6 +82,8 @@ func FuzzDeliver(f *testing.F) {
 	}
 	f.Add([]byte{frameVersion, reportMessage, 1, 3, 0, 0, 0, 1, 2, 3})
 	f.Add([]byte{frameVersion, overMessage, 1, 3, 0, 0, 0, 1, 2, 3})
+	f.Add([]byte{frameVersion, termQuestion, 1, 3, 0, 0, 0, 1, 2, 3})
+	f.Add([]byte{frameVersion, termAnswer, 1, 3, 0, 0, 0, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		r := newHostHarness(t, nil)
 		r.host.Deliver(1<<39+12345, frame)

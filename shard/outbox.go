@@ -42,6 +42,8 @@ const (
 	raftMessage   = 1 + iota
 	reportMessage // how a call ended that a former leader started
 	stateMessage  // a replica's state hash after an entry; see comparison
+	termQuestion  // to a voter: whether it is in the leader's term; see reads
+	termAnswer    // … it is
 
 	overMessage = 8 // to a former leader: the lease that it reported is over
 )
@@ -228,6 +230,8 @@ func (f *peerFrame) handle(w *worker) {
 		switch m.kind {
 		case raftMessage:
 			m.group.hear(f.from, m.body)
+		case termQuestion, termAnswer:
+			m.group.hearTerm(m.kind, f.from, m.body)
 		case stateMessage:
 			m.group.compare.receive(m.group, f.from, m.body)
 		default:

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/raft/v3"
+
+	"carillon/shard/record"
 	"carillon/timer"
 )
 
@@ -16,38 +19,109 @@ const (
 	scanEach  = 64
 )
 
-// reads are a group's linearizable reads. All that arrive in one turn share one ReadIndex request
-// to raft, which returns the index that must be applied before they may be answered.
+// reads are a group's linearizable reads. All that arrive in one turn share one question to the
+// other voters: whether the group is still in this leader's term there. Once a majority has been in
+// that term after the reads arrived, no later leader can have been elected before, so everything
+// that was acknowledged before is in the entries committed here by then. That is raft's ReadIndex.
+// Its own form is a heartbeat, which costs each voter a turn of the group: a listing asks all shards
+// of all nodes (docs/adr/0075).
 type reads struct {
 	fresh []*read     // arrived in this turn, or before the group could ask
-	asked []readBatch // raft asks a quorum
-	ready []*read     // confirmed by raft; wait for the state machine
+	asked []readBatch // the voters are asked
+	ready []*read     // confirmed; wait for the state machine
 	long  []*read     // like ready, but served in slices, in rotation
-	last  uint64
+	last  uint64      // number of the last question; never used again by this process
+	// said is the highest number that each voter has confirmed in this term. Invariant: an answer to
+	// one question is also one to those before it, which arrived earlier.
+	said    map[uint64]uint64
+	askedAt time.Duration // the last time that the voters were asked
 }
 
 type readBatch struct {
 	number uint64
+	index  uint64 // of the last entry that was committed when they were asked
 	reads  []*read
 }
 
-// ask requests a read index for the fresh reads.
+// ask asks the voters for the fresh reads.
 func (r *reads) ask(g *replica) {
 	if len(r.fresh) == 0 || !g.serving {
 		return
 	}
+	status := g.raft.BasicStatus()
+	if status.RaftState != raft.StateLeader || status.GetTerm() != g.term {
+		return // deposed in this turn: collect will answer them
+	}
 	r.last++
-	r.asked = append(r.asked, readBatch{r.last, r.fresh})
+	r.asked = append(r.asked, readBatch{r.last, status.GetCommit(), r.fresh})
 	r.fresh = nil
-	g.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, r.last))
+	r.askVoters(g)
+	r.confirm(g) // a leader without other voters has a majority
 }
 
-// confirmed handles raft's answer: this node led when the request was made.
-func (r *reads) confirmed(context []byte, index uint64) {
-	number := binary.BigEndian.Uint64(context)
-	for len(r.asked) > 0 && r.asked[0].number <= number {
-		for _, rd := range r.asked[0].reads {
-			rd.index = index
+// askVoters sends the last question to all voters. Such a message, and its answer, goes to no raft:
+// it takes a voter some hundred nanoseconds, and all of one turn to one node leave in one frame.
+func (r *reads) askVoters(g *replica) {
+	r.askedAt = g.w.now.Mono
+	for _, voters := range [2][]uint64{g.store.conf.Voters, g.store.conf.VotersOutgoing} {
+		for _, id := range voters {
+			if id != g.id && r.said[id] < r.last {
+				g.sendTerm(nodeOf(id), termQuestion, id, g.term, r.last)
+			}
+		}
+	}
+}
+
+// askAgain repeats the question if its answers are late: messages may be lost.
+func (r *reads) askAgain(g *replica) {
+	if len(r.asked) > 0 && g.w.now.Mono-r.askedAt >= raftTick {
+		r.askVoters(g)
+	}
+}
+
+// sendTerm sends a question about the term of a replica, or the answer.
+func (r *replica) sendTerm(node uint64, kind byte, replica, term, number uint64) {
+	o := r.w.open(node, kind, r.shard, 0)
+	body := len(o.frame)
+	for _, v := range [...]uint64{replica, term, number} {
+		o.frame = binary.AppendUvarint(o.frame, v)
+	}
+	o.close(r.w, body)
+}
+
+// hearTerm handles a question about this replica's term, or a voter's answer.
+func (r *replica) hearTerm(kind byte, from uint64, body []byte) {
+	in := record.Reader{Rest: body}
+	replica, term, number := in.Uvarint(), in.Uvarint(), in.Uvarint()
+	switch {
+	case in.End() != nil || r.raft == nil:
+	case kind == termAnswer:
+		if r.leader && term == r.term && nodeOf(replica) == from && number <= r.reads.last {
+			r.reads.heard(r, replica, number)
+		}
+	case replica == r.id && term == r.raft.BasicStatus().GetTerm():
+		r.sendTerm(from, termAnswer, replica, term, number)
+	}
+}
+
+// heard handles a voter's answer.
+func (r *reads) heard(g *replica, voter, number uint64) {
+	if r.said == nil {
+		r.said = map[uint64]uint64{}
+	}
+	r.said[voter] = max(r.said[voter], number)
+	if r.confirm(g) {
+		g.w.touch(g)
+	}
+}
+
+// confirm handles the answers of a majority: this node led when it asked. some: there was one.
+func (r *reads) confirm(g *replica) (some bool) {
+	conf := g.store.conf
+	for len(r.asked) > 0 && r.most(g, conf.Voters) && (len(conf.VotersOutgoing) == 0 || r.most(g, conf.VotersOutgoing)) {
+		b := &r.asked[0]
+		for _, rd := range b.reads {
+			rd.index = b.index
 			rd.deadline += readLimit - waitLimit // the leader is confirmed: from here on readLimit applies
 			if rd.long {
 				r.long = append(r.long, rd)
@@ -55,8 +129,20 @@ func (r *reads) confirmed(context []byte, index uint64) {
 				r.ready = append(r.ready, rd)
 			}
 		}
-		r.asked = r.asked[1:]
+		r.asked, some = r.asked[1:], true
 	}
+	return some
+}
+
+// most reports whether most of some voters have confirmed the oldest question.
+func (r *reads) most(g *replica, voters []uint64) bool {
+	n := 0
+	for _, id := range voters {
+		if id == g.id || r.said[id] >= r.asked[0].number {
+			n++
+		}
+	}
+	return 2*n > len(voters)
 }
 
 // serve answers the reads whose index is applied.

@@ -89,7 +89,6 @@ func (r *replica) newRaft() error {
 		MaxInflightBytes:          64 << 20,
 		CheckQuorum:               true,
 		PreVote:                   true,
-		ReadOnlyOption:            raft.ReadOnlySafe,
 		DisableProposalForwarding: true,
 		StepDownOnRemoval:         true,
 		Logger:                    raftLogger{r.w.host.cfg.Logger.With("shard", uint32(r.shard)), r.w.host},
@@ -140,6 +139,7 @@ func (r *replica) work() {
 func (r *replica) tick() {
 	r.pipeline.sendHeld(r)
 	r.expire(r.w.now.Mono)
+	r.reads.askAgain(r)
 	r.compare.tick(r)
 	r.membership.reconcile(r)
 	if r.pipeline.refusedUntil != 0 && r.w.now.Mono >= r.pipeline.refusedUntil {
@@ -152,7 +152,7 @@ func (r *replica) tick() {
 	r.machine.tick()
 }
 
-// collect handles raft's output: soft state, reads, and messages to the log, to the state machine
+// collect handles raft's output: soft state, and messages to the log, to the state machine
 // and to peers.
 func (r *replica) collect() {
 	for r.raft != nil && r.raft.HasReady() {
@@ -160,9 +160,6 @@ func (r *replica) collect() {
 		if rd.SoftState != nil {
 			r.election.leadChanged(r, rd.SoftState.Lead)
 			r.roleChanged(rd.SoftState.RaftState == raft.StateLeader)
-		}
-		for _, rs := range rd.ReadStates {
-			r.reads.confirmed(rs.RequestCtx, rs.Index)
 		}
 		for _, m := range rd.Messages {
 			switch m.GetTo() {
