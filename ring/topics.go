@@ -21,7 +21,7 @@ type Topics struct {
 	mu sync.RWMutex
 	topicSet
 
-	limited []*timer.Topic // those with a Concurrency, by id; good unless stale
+	limited []*timer.Topic // see Limited; good unless stale
 	stale   bool
 
 	current atomic.Bool // see Current
@@ -69,16 +69,18 @@ func (t *Topics) SetCurrent() {
 	}
 }
 
-// Limited are the topics of which so many leases at once may be taken in the whole cluster, by id.
-// The list is not to be changed.
+// Limited are the topics of which so many leases at once may be taken in the whole cluster, by id,
+// and the limits of timers without a key, see timer.Topic.Keyless. The list is not to be changed.
 func (t *Topics) Limited() []*timer.Topic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stale {
 		t.limited, t.stale = nil, false
 		for _, v := range t.byID {
-			if v.Policy.Concurrency > 0 {
-				t.limited = append(t.limited, v)
+			for _, v := range []*timer.Topic{v, v.Keyless()} {
+				if v != nil && v.Policy.Concurrency > 0 {
+					t.limited = append(t.limited, v)
+				}
 			}
 		}
 		slices.SortFunc(t.limited, func(a, b *timer.Topic) int { return cmp.Compare(a.ID, b.ID) })

@@ -160,8 +160,8 @@ type OutcomesOf struct {
 	OnDone, OnDead string `json:",omitempty"`
 }
 
-// PerKey is what a topic's policy says of the timers of each key; those without a key share one in
-// each shard. Values are immutable.
+// PerKey is what a topic's policy says of the timers of each key; those without a key share one.
+// Values are immutable.
 type PerKey struct {
 	Concurrency int  `json:",omitempty"` // leases at once; 0: unlimited
 	Rate        Rate `json:",omitzero"`  // deliveries
@@ -215,6 +215,24 @@ func (p *Policy) CallsNobody() bool { return !p.Pull && p.Callback.URL == "" }
 
 // Limited reports whether concurrency or rate are limited over the whole cluster.
 func (p *Policy) Limited() bool { return p.Concurrency > 0 || p.Rate.PerSecond > 0 }
+
+// keyless marks the id of a limit that is not its topic's; no topic has so high an id.
+const keyless TopicID = 1 << 31
+
+// Keyless is the limit of the topic's timers without a key, as that of a topic of its own; nil if
+// there is none. They live in all shards, so they have their parts of it as a topic's timers have.
+// In a serial topic each is a key of its own.
+func (t *Topic) Keyless() *Topic {
+	k := t.Policy.PerKey
+	if k == nil || t.Policy.Serial {
+		return nil
+	}
+	limit := &Topic{ID: t.ID | keyless, Policy: Policy{Concurrency: k.Concurrency, Rate: k.Rate}}
+	if !limit.Policy.Limited() {
+		return nil
+	}
+	return limit
+}
 
 // CollectFor is how many payloads make an array full.
 func (p *MergePolicy) CollectFor() int {

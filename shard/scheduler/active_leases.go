@@ -31,7 +31,7 @@ type activeLease struct {
 	queue    *destQueue
 	permit   delivery.Permit
 	key      *keyQueue // of the timer's key; nil if the topic is not serial
-	limit    *limit    // where it counts; nil if nowhere
+	limits   counted   // where it counts
 	phase    phase
 	firm     bool             // no earlier timer of the key may preempt it
 	called   bool             // the call was started

@@ -73,12 +73,12 @@ func (cl *consumerLeases) hold(h timer.Handle, d *table.Due, end time.Duration) 
 	}
 }
 
-// handOn keeps a lease counted at its topic's limit when its receiver has accepted the timer: the
+// handOn keeps a lease counted at its limits when its receiver has accepted the timer: the
 // active lease ends, the receiver's lasts.
 func (al *activeLeases) handOn(f *activeLease) {
-	if d := al.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
-		al.limits.carry(f.handle, f.seq, f.limit)
-		f.limit = nil
+	if d := al.table.Due(f.handle); f.limits != (counted{}) && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
+		al.limits.carried[f.handle] = carriedLease{seq: f.seq, limits: f.limits}
+		f.limits = counted{}
 	}
 }
 

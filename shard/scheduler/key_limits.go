@@ -47,14 +47,33 @@ const (
 )
 
 // admits reports that the key's limits let one more of its timers go. If its rate does not, it asks
-// again when there is a token.
-func (kq *keyQueues) admits(k *keyQueue) bool {
+// again when there is a token. Where shards share its limit it waits in line, and asks for a grant
+// if a timer goes now.
+func (kq *keyQueues) admits(k *keyQueue, now bool) bool {
 	gate, wait := kq.gateOf(k)
+	if u := k.shared(); u != nil && (now || gate != free) {
+		var ok bool
+		if ok, wait = u.acquire(k.queue.keylessAs, 0, 1, kq.now.Mono); ok {
+			u.keep()
+			gate = free
+		} else { // if there is room by now it will be notified
+			gate, _ = kq.gateOf(k)
+			gate = max(gate, full)
+		}
+	}
 	k.setGate(gate)
-	if gate == spent {
+	if wait > 0 && wait < untilNotified {
 		kq.askAgain(k, wait)
 	}
 	return gate == free
+}
+
+// shared is the limit that the timers of the key share with those of other shards; nil: they do not.
+func (k *keyQueue) shared() *limiterUse {
+	if k.hash != 0 {
+		return nil
+	}
+	return k.queue.keyless
 }
 
 func (k *keyQueue) setGate(gate keyGate) {
@@ -68,6 +87,16 @@ func (k *keyQueue) setGate(gate keyGate) {
 // gateOf returns what keeps the timers of a key, and for how long its rate does.
 func (kq *keyQueues) gateOf(k *keyQueue) (keyGate, time.Duration) {
 	mode := &k.queue.mode
+	if u := k.shared(); u != nil {
+		switch cause, wait := u.shut(kq.now.Mono); cause {
+		case timer.NoWait:
+			return free, 0
+		case timer.WaitConcurrency:
+			return full, wait
+		default:
+			return spent, wait
+		}
+	}
 	if mode.most > 0 && int(k.leased) >= mode.most {
 		return full, 0
 	}
@@ -102,6 +131,9 @@ func (kq *keyQueues) reopen(k *keyQueue, at time.Duration) {
 	k.askAt = 0
 	if k.gate == spent {
 		k.freeMs = kq.now.WallMs
+	}
+	if k.shared() != nil {
+		kq.limits.restKeyless(k.queue)
 	}
 	kq.moveUp(k)
 }

@@ -259,7 +259,7 @@ func (kq *keyQueues) queueHead(l *keyLane) {
 		return
 	}
 	if l.key.queue.mode.serial { // else it was admitted when it was let out
-		admitted := kq.admits(l.key)
+		admitted := kq.admits(l.key, false)
 		l.countUnqueued(!admitted)
 		if !admitted {
 			return
@@ -306,7 +306,7 @@ func (kq *keyQueues) pickHead(l *keyLane) {
 	switch {
 	case l.due.len() == 0:
 	case l.head.handle == 0:
-		if !kq.admits(k) {
+		if !kq.admits(k, false) {
 			break
 		}
 		kq.setTag(l)
@@ -384,10 +384,10 @@ func (kq *keyQueues) laneOf(e entry) *keyLane {
 }
 
 // mayGo reports that a timer in a destination queue is the head of its lane, and that its key's
-// limits let it go.
+// limits let it go now.
 func (kq *keyQueues) mayGo(q *topicQueue, e entry) bool {
 	l := kq.laneOf(e)
-	return l != nil && l.key.queue == q && l.ready && kq.admits(l.key)
+	return l != nil && l.key.queue == q && l.ready && kq.admits(l.key, true)
 }
 
 // passOver handles an entry that has left its destination queue without a lease: it is outdated, or
@@ -436,6 +436,9 @@ func (kq *keyQueues) use(l *keyLane) {
 		k.bucket.tokens--
 	}
 	k.leased++
+	if u := k.shared(); u != nil {
+		u.spend()
+	}
 	gate, _ := kq.gateOf(k)
 	k.setGate(gate)
 	kq.clearHead(l)
@@ -485,7 +488,7 @@ func (kq *keyQueues) moveUp(k *keyQueue) {
 		kq.forgetEmpty(k)
 		return
 	}
-	for n := 0; k.parked.Len() > 0 && kq.admits(k); n++ {
+	for n := 0; k.parked.Len() > 0 && kq.admits(k, false); n++ {
 		if n == lanesAtOnce { // these may wait for receivers that the others do not
 			kq.askAgain(k, LimitPoll)
 			break
@@ -494,6 +497,9 @@ func (kq *keyQueues) moveUp(k *keyQueue) {
 		l.spot.Leave()
 		kq.pickHead(l)
 		kq.env.WakeNext()
+	}
+	if u := k.shared(); u != nil && k.inLine+k.heads == 0 {
+		u.release(kq.now.Mono)
 	}
 	kq.forgetEmpty(k)
 }

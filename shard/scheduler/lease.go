@@ -29,6 +29,7 @@ func (s *Scheduler) Lease(b *table.Batch) {
 		if keeps {
 			continue
 		}
+		s.limits.restKeyless(q)
 		s.topics.leave(q)
 		s.topics.returnCredits(q)
 	}
@@ -73,6 +74,7 @@ func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
 		if q.limiterUse != nil {
 			q.limiterUse.keep()
 		}
+		s.limits.restKeyless(q)
 		return true // another destination of the topic may have a permit
 	}
 	if n.group != nil {
@@ -167,9 +169,7 @@ func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit de
 		al.limits.uncount(old)
 		al.releaseOps(old)
 	}
-	if n.queue.limiterUse != nil {
-		f.limit = n.queue.limiterUse.limit
-	}
+	f.limits = al.limits.of(n.queue, e.handle)
 	al.byTimer[e.handle] = f
 	if n.queue.keys != nil {
 		al.keys.take(f)

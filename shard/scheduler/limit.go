@@ -41,7 +41,8 @@ const (
 )
 
 // Limits are the limits of a node's topics, shared by the schedulers of all workers. Each topic
-// with a queue or a lease that counts has one.
+// with a queue or a lease that counts has one; where keys have limits its timers without a key have
+// another, under an id of its own (timer.Topic.Keyless).
 type Limits struct {
 	mu     sync.Mutex
 	topics map[timer.TopicID]*limit
@@ -206,6 +207,30 @@ func (p *limiterUse) keep() {
 	p.lent++
 }
 
+// spend uses a lease that was kept.
+func (p *limiterUse) spend() {
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	p.lent--
+}
+
+// granted reports that the queue has a lease that it has not used yet.
+func (p *limiterUse) granted() bool {
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	return p.lent > 0
+}
+
+// beginEmpty has a new limit's bucket begin as one that was empty at a moment, not full.
+func (b *limit) beginEmpty(t *timer.Topic, at time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.bucket.begun {
+		perSecond, _ := b.owner.shares.Rate(t)
+		b.bucket = bucket{begun: true, at: at, perSecond: perSecond}
+	}
+}
+
 // release leaves the line and returns what was granted: the queue has nothing to lease now.
 func (p *limiterUse) release(now time.Duration) {
 	b := p.limit
@@ -259,21 +284,22 @@ func notifyAll(list []*limiterUse) {
 	}
 }
 
-// shut returns the limit that refuses this queue one more lease.
-func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
+// shut returns the limit that refuses this queue one more lease, and when to look again.
+func (p *limiterUse) shut(now time.Duration) (cause timer.WaitCause, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p.lent > 0 || b.topic == nil {
-		return timer.NoWait
+		return timer.NoWait, 0
 	}
-	if most := b.topic.Policy.Concurrency; most > 0 && b.leases >= b.owner.shares.Concurrency(b.topic, most, now) {
-		return timer.WaitConcurrency
+	ok, wait := b.room(now)
+	switch most := b.topic.Policy.Concurrency; {
+	case ok:
+		return timer.NoWait, 0
+	case most > 0 && b.leases >= b.owner.shares.Concurrency(b.topic, most, now):
+		return timer.WaitConcurrency, wait
 	}
-	if ok, _ := b.room(now); !ok {
-		return timer.WaitRate
-	}
-	return timer.NoWait
+	return timer.WaitRate, wait
 }
 
 // serve grants leases to waiting queues in order, while there is room. It returns the queues to

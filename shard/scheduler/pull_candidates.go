@@ -264,6 +264,7 @@ func (pt *pulledTopics) pull(b *table.Batch, topic timer.TopicID, most int, leas
 		size += pt.table.CopySize(e.handle, true)
 	}
 	pt.limits.rest(q) // a granted lease may never be used
+	pt.limits.restKeyless(q)
 	if q.pullable() > 0 {
 		pt.markReady(q)
 	}
@@ -305,8 +306,8 @@ func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 	if q.keys != nil {
 		pt.keys.reserve(e)
 	}
-	if q.limiterUse != nil {
-		pt.limits.carry(e.handle, e.seq, q.limiterUse.limit)
+	if limits := pt.limits.of(q, e.handle); limits != (counted{}) {
+		pt.limits.carried[e.handle] = carriedLease{seq: e.seq, limits: limits}
 	}
 }
 
@@ -338,7 +339,7 @@ func (pt *pulledTopics) undo(h timer.Handle) {
 	}
 	if c, ok := pt.limits.carried[h]; ok && c.seq == seq {
 		delete(pt.limits.carried, h)
-		c.limit.end(pt.now.Mono, false)
+		c.limits.end(pt.now.Mono, false)
 	}
 	pt.keys.review(h)
 }

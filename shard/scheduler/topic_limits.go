@@ -14,10 +14,32 @@ import (
 // A rate counts it when it is proposed; in a topic with a rate that is not before the timer is due,
 // so that no burst gathers ahead of time.
 
+// counted are the limits at which a lease counts: its topic's, and, if its timer has no key, that of
+// such timers. nil: there is none.
+type counted [2]*limit
+
+// lend counts the lease at those of the limits at which it does not count yet.
+func (c *counted) lend(limits counted) {
+	for i, b := range limits {
+		if b != nil && c[i] == nil {
+			c[i] = b
+			b.lend()
+		}
+	}
+}
+
+func (c *counted) end(now time.Duration, delivered bool) {
+	for _, b := range c {
+		if b != nil {
+			b.end(now, delivered)
+		}
+	}
+}
+
 // carriedLease is a counted lease of a consumer or a former leader, in a topic with a limit.
 type carriedLease struct {
-	seq   uint64
-	limit *limit
+	seq    uint64
+	limits counted
 	// In carriedOver: until when it counts at the latest, see LeftGrace; monotonic.
 	until time.Duration
 	fence uint64 // … and its fence: a table that has not come to it knows nothing of the lease
@@ -32,6 +54,7 @@ type topicLimits struct {
 
 	*leader
 	consumers *consumerLeases
+	keys      *keyQueues
 	leases    *activeLeases
 	topics    *topicQueues
 }
@@ -39,7 +62,7 @@ type topicLimits struct {
 func newTopicLimits(s *Scheduler) topicLimits {
 	return topicLimits{
 		carriedOver: map[timer.Handle]carriedLease{}, leader: &s.leader,
-		consumers: &s.consumers, leases: &s.leases, topics: &s.topics,
+		consumers: &s.consumers, keys: &s.keys, leases: &s.leases, topics: &s.topics,
 	}
 }
 
@@ -48,37 +71,85 @@ func (tl *topicLimits) begin() { tl.carried = map[timer.Handle]carriedLease{} }
 
 // set starts or stops counting for a topic, by its policy.
 func (tl *topicLimits) set(q *topicQueue) {
-	want := q.topic != nil && q.topic.Policy.Limited()
-	switch {
-	case want == (q.limiterUse != nil):
-	case want:
-		q.limiterUse = tl.cfg.Limiters.join(q.id, func() { tl.env.Post(func(stopped bool) { tl.lent(q, stopped) }) })
-		tl.queues.Push(&q.limited)
-		q.shareTurns()
-		for _, f := range tl.leases.byTimer {
-			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
-				f.limit = q.limiterUse.limit
-				f.limit.lend()
-			}
+	var own, keyless *timer.Topic
+	if t := q.topic; t != nil {
+		if keyless = t.Keyless(); t.Policy.Limited() {
+			own = t
 		}
+	}
+	tl.use(q, &q.limiterUse, own, tl.lent)
+	tl.use(q, &q.keyless, keyless, tl.lentKeyless)
+	if q.keylessAs = keyless; keyless != nil {
+		q.keyless.limit.beginEmpty(keyless, tl.keys.since[q.id])
+	}
+	q.shareTurns()
+	if q.limiterUse == nil && q.keyless == nil {
+		q.limited.Leave()
+		return
+	}
+	tl.queues.Push(&q.limited)
+	for h, f := range tl.leases.byTimer {
+		if f.queue.queue == q && f.phase != reporting {
+			f.limits.lend(tl.of(q, h))
+		}
+	}
+}
+
+// use joins a limit, or leaves it; t: the topic that has it, nil: there is none.
+func (tl *topicLimits) use(q *topicQueue, u **limiterUse, t *timer.Topic, lent func(*topicQueue)) {
+	switch {
+	case (t != nil) == (*u != nil):
+	case t == nil:
+		(*u).leave(tl.now.Mono)
+		*u = nil
 	default:
-		tl.leave(q)
+		var joined *limiterUse
+		joined = tl.cfg.Limiters.join(t.ID, func() {
+			tl.env.Post(func(stopped bool) {
+				if !stopped && tl.active && tl.topics.byID[q.id] == q && *u == joined { // else leave has returned what was granted
+					lent(q)
+				}
+			})
+		})
+		*u = joined
 	}
 }
 
 // leave stops counting for a topic.
 func (tl *topicLimits) leave(q *topicQueue) {
 	q.limited.Leave()
-	q.limiterUse.leave(tl.now.Mono)
-	q.limiterUse = nil
+	tl.use(q, &q.limiterUse, nil, nil)
+	tl.use(q, &q.keyless, nil, nil)
+}
+
+// of returns the limits at which a lease of a timer counts.
+func (tl *topicLimits) of(q *topicQueue, h timer.Handle) (c counted) {
+	if q.limiterUse != nil {
+		c[0] = q.limiterUse.limit
+	}
+	if q.keyless != nil && !tl.table.Keyed(h) {
+		c[1] = q.keyless.limit
+	}
+	return c
 }
 
 // lent handles a lease that the limit granted to a waiting topic.
-func (tl *topicLimits) lent(q *topicQueue, stopped bool) {
-	if stopped || !tl.active || tl.topics.byID[q.id] != q || q.limiterUse == nil {
-		return // leave has returned the granted lease
-	}
+func (tl *topicLimits) lent(q *topicQueue) {
 	q.limitedMs = tl.now.WallMs
+	tl.topics.join(q)
+	tl.env.Wake()
+}
+
+// lentKeyless handles a lease that was granted to timers without a key.
+func (tl *topicLimits) lentKeyless(q *topicQueue) {
+	k := q.keys[0]
+	if k == nil {
+		tl.restKeyless(q)
+		return
+	}
+	k.freeMs = tl.now.WallMs
+	tl.keys.askAgain(k, LimitPoll)
+	tl.keys.moveUp(k)
 	tl.topics.join(q)
 	tl.env.Wake()
 }
@@ -108,34 +179,39 @@ func (tl *topicLimits) rest(q *topicQueue) {
 	}
 }
 
+// restKeyless returns a granted lease that timers without a key cannot use now. They keep their place
+// in line if they have none.
+func (tl *topicLimits) restKeyless(q *topicQueue) {
+	if u := q.keyless; u != nil && (u.granted() || q.keys[0] == nil) {
+		u.release(tl.now.Mono)
+	}
+}
+
 // uncount stops counting an active lease at its topic's limit.
 func (tl *topicLimits) uncount(f *activeLease) {
-	if f.limit != nil {
-		f.limit.end(tl.now.Mono, f.called)
-		f.limit = nil
-	}
+	f.limits.end(tl.now.Mono, f.called)
+	f.limits = counted{}
 }
 
-// countCarried counts a lease that a walk or an applied entry found, unless it is counted already.
+// countCarried counts a lease that a walk or an applied entry found, where it is not counted already.
 func (tl *topicLimits) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
-	if _, counted := tl.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
+	limits := tl.of(q, h)
+	if limits == (counted{}) || d.State != timer.Leased {
 		return
 	}
-	if f := tl.leases.byTimer[h]; f != nil && f.limit != nil && f.seq == d.Seq {
+	if f := tl.leases.byTimer[h]; f != nil && f.limits != (counted{}) && f.seq == d.Seq {
 		return
 	}
-	if c, ok := tl.carriedOver[h]; ok && c.seq == d.Seq && c.limit == q.limiterUse.limit {
-		delete(tl.carriedOver, h)
-		tl.carried[h] = c
-		return
+	c, known := tl.carried[h]
+	if !known {
+		c = carriedLease{seq: d.Seq}
+		if over, ok := tl.carriedOver[h]; ok && over.seq == d.Seq && over.limits == limits {
+			delete(tl.carriedOver, h)
+			c = over
+		}
 	}
-	tl.carry(h, d.Seq, q.limiterUse.limit)
-	q.limiterUse.limit.lend()
-}
-
-// carry counts a lease that its limit has counted already, and that is no active lease.
-func (tl *topicLimits) carry(h timer.Handle, seq uint64, b *limit) {
-	tl.carried[h] = carriedLease{seq: seq, limit: b}
+	c.limits.lend(limits)
+	tl.carried[h] = c
 }
 
 // uncountCarried stops counting a lease that an entry has ended.
@@ -146,7 +222,7 @@ func (tl *topicLimits) uncountCarried(h timer.Handle) {
 	}
 	if d := tl.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
 		delete(tl.carried, h)
-		c.limit.end(tl.now.Mono, true)
+		c.limits.end(tl.now.Mono, true)
 	}
 }
 
@@ -164,7 +240,7 @@ func (tl *topicLimits) end() {
 			tl.carriedOver[h] = c
 			continue
 		}
-		c.limit.end(tl.now.Mono, true)
+		c.limits.end(tl.now.Mono, true)
 	}
 	tl.carried = nil
 }
@@ -192,10 +268,14 @@ func (tl *topicLimits) endCarriedOver(all bool) {
 			continue
 		}
 		if !over { // the current leader may have extended it
-			tl.cfg.Limiters.shares.Abandoned(c.limit.id)
+			for _, b := range c.limits {
+				if b != nil {
+					tl.cfg.Limiters.shares.Abandoned(b.id)
+				}
+			}
 		}
 		delete(tl.carriedOver, h)
-		c.limit.end(tl.now.Mono, true)
+		c.limits.end(tl.now.Mono, true)
 	}
 }
 
@@ -204,5 +284,6 @@ func (tl *topicLimits) refusal(q *topicQueue) timer.WaitCause {
 	if q.limiterUse == nil {
 		return timer.NoWait
 	}
-	return q.limiterUse.shut(tl.now.Mono)
+	cause, _ := q.limiterUse.shut(tl.now.Mono)
+	return cause
 }

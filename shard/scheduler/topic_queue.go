@@ -39,6 +39,8 @@ type topicQueue struct {
 	windowMs int64 // when it is looked at again, in topicWindows.shut; 0: it is not there
 
 	limiterUse *limiterUse // nil: the topic has no limit
+	keyless    *limiterUse // nil: its timers without a key have no limit of their own …
+	keylessAs  *timer.Topic
 
 	topicKeys
 	rerouting

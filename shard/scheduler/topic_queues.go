@@ -72,9 +72,7 @@ func (tq *topicQueues) queue(id timer.TopicID) *topicQueue {
 
 // forgetTopic drops the queue of a topic that has nothing.
 func (tq *topicQueues) forgetTopic(q *topicQueue) {
-	if q.limiterUse != nil {
-		tq.limits.leave(q)
-	}
+	tq.limits.leave(q)
 	delete(tq.byID, q.id)
 	if q.topic == nil {
 		tq.keys.forget(q.id)
