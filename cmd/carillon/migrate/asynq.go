@@ -1,11 +1,13 @@
 package migrate
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"carillon/cmd/carillon/terminal"
 	"carillon/transport/api/web"
@@ -26,7 +28,7 @@ func (a *asynqCmd) Run(term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	defer c.conn.Close()
+	defer c.Close()
 	queues := a.Queue
 	if len(queues) == 0 {
 		if queues, err = c.texts("SORT", "asynq:queues", "ALPHA"); err != nil {
@@ -48,7 +50,7 @@ func (a *asynqCmd) Run(term *terminal.Terminal) error {
 
 // asynqQueue reads one queue, whose keys have a common prefix.
 type asynqQueue struct {
-	c      *redisConn
+	c      redisConn
 	w      *writer
 	prefix string
 	total  int
@@ -76,7 +78,7 @@ func (q *asynqQueue) read(name string) error {
 		return err
 	}
 	for to := pending; to > 0; to -= redisPage { // the oldest are at the end
-		ids, err := q.c.texts("LRANGE", q.prefix+"pending", strconv.Itoa(max(to-redisPage, 0)), strconv.Itoa(to-1))
+		ids, err := q.c.texts("LRANGE", q.prefix+"pending", max(to-redisPage, 0), to-1)
 		if err == nil {
 			err = q.tasks(ids, nil)
 		}
@@ -129,7 +131,7 @@ func (q *asynqQueue) sorted(set string) error {
 	}
 	q.total += total
 	for from := 0; from < total; from += redisPage {
-		page, err := q.c.texts("ZRANGE", q.prefix+set, strconv.Itoa(from), strconv.Itoa(from+redisPage-1), "WITHSCORES")
+		page, err := q.c.texts("ZRANGE", q.prefix+set, from, from+redisPage-1, "WITHSCORES")
 		if err != nil {
 			return err
 		}
@@ -148,14 +150,15 @@ func (q *asynqQueue) sorted(set string) error {
 // queue.
 func (q *asynqQueue) tasks(ids, scores []string) error {
 	for _, id := range ids {
-		q.c.send("HMGET", q.prefix+"t:"+id, "msg", "pending_since")
+		if err := q.c.Send("HMGET", q.prefix+"t:"+id, "msg", "pending_since"); err != nil {
+			return fmt.Errorf("redis: task %s: %w", id, err)
+		}
 	}
 	for i, id := range ids {
-		answer, err := q.c.receive()
+		fields, err := redis.Strings(q.c.receive())
 		if err != nil {
 			return fmt.Errorf("redis: task %s: %w", id, err)
 		}
-		fields := textsOf(answer)
 		if len(fields) != 2 || fields[0] == "" {
 			return fmt.Errorf("task %s is gone: %w", id, errChanged)
 		}
@@ -199,33 +202,29 @@ func (t *task) job(id string, atMs int64) *job {
 
 var errNoTask = errors.New("this is no task as Asynq writes it since version 0.18")
 
-// decodeTask reads a TaskMessage of Asynq's internal/proto/asynq.proto.
+// decodeTask reads a TaskMessage of Asynq's internal/proto/asynq.proto, which has numbers and texts.
 func decodeTask(msg []byte) (t task, err error) {
-	number := func() (v uint64) {
-		v, n := binary.Uvarint(msg)
-		if n <= 0 {
-			err, n = errNoTask, len(msg)
+	for len(msg) > 0 {
+		field, kind, n := protowire.ConsumeTag(msg)
+		if n < 0 {
+			return t, errNoTask
 		}
 		msg = msg[n:]
-		return v
-	}
-	for len(msg) > 0 && err == nil {
-		key := number()
 		var v uint64
 		var text []byte
-		switch key & 7 {
-		case 0:
-			v = number()
-		case 2:
-			size := number()
-			if size > uint64(len(msg)) {
-				return t, errNoTask
-			}
-			text, msg = msg[:size], msg[size:]
+		switch kind {
+		case protowire.VarintType:
+			v, n = protowire.ConsumeVarint(msg)
+		case protowire.BytesType:
+			text, n = protowire.ConsumeBytes(msg)
 		default:
-			return t, errNoTask // it has no other kinds
+			return t, errNoTask
 		}
-		switch key >> 3 {
+		if n < 0 {
+			return t, errNoTask
+		}
+		msg = msg[n:]
+		switch field {
 		case 1:
 			t.kind = string(text)
 		case 2:
@@ -238,5 +237,5 @@ func decodeTask(msg []byte) (t task, err error) {
 			t.deadline = int64(v)
 		}
 	}
-	return t, err
+	return t, nil
 }

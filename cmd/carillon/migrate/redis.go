@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/gomodule/redigo/redis"
+
 	"carillon/cmd/carillon/terminal"
 	"carillon/transport/api/web"
 )
@@ -36,8 +38,12 @@ func (r *redisCmd) Run(term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	defer c.conn.Close()
-	if err := c.watch(append([]string{r.Zset}, r.payloadKeys()...)...); err != nil {
+	defer c.Close()
+	watched := []any{r.Zset}
+	if r.Hash != "" {
+		watched = append(watched, r.Hash)
+	}
+	if err := c.watch(watched...); err != nil {
 		return err
 	}
 	total, err := c.count("ZCARD", r.Zset)
@@ -50,7 +56,7 @@ func (r *redisCmd) Run(term *terminal.Terminal) error {
 	}
 	bare := 0
 	for from := 0; from < total; from += redisPage {
-		page, err := c.texts("ZRANGE", r.Zset, strconv.Itoa(from), strconv.Itoa(from+redisPage-1), "WITHSCORES")
+		page, err := c.texts("ZRANGE", r.Zset, from, from+redisPage-1, "WITHSCORES")
 		if err != nil {
 			return err
 		}
@@ -73,41 +79,37 @@ func (r *redisCmd) Run(term *terminal.Terminal) error {
 	return w.close()
 }
 
-func (r *redisCmd) payloadKeys() []string {
-	if r.Hash == "" {
-		return nil
-	}
-	return []string{r.Hash}
-}
-
 // page writes members with their scores, and counts those whose payload is gone.
-func (r *redisCmd) page(c *redisConn, w *writer, page []string) (bare int, err error) {
-	for i := 0; i+1 < len(page); i += 2 {
+func (r *redisCmd) page(c redisConn, w *writer, page []string) (bare int, err error) {
+	for i := 0; i+1 < len(page) && err == nil; i += 2 {
 		switch {
 		case r.Hash != "":
-			c.send("HGET", r.Hash, page[i])
+			err = c.Send("HGET", r.Hash, page[i])
 		case r.Keys != "":
-			c.send("GET", r.Keys+page[i])
+			err = c.Send("GET", r.Keys+page[i])
 		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("redis: %w", err)
 	}
 	for i := 0; i+1 < len(page); i += 2 {
 		member := page[i]
-		var payload any = member
+		payload := []byte(member)
 		if r.Hash != "" || r.Keys != "" {
-			if payload, err = c.receive(); err != nil {
+			payload, err = redis.Bytes(c.receive())
+			if errors.Is(err, redis.ErrNil) {
+				bare++
+				continue
+			}
+			if err != nil {
 				return 0, fmt.Errorf("redis: payload of %q: %w", member, err)
 			}
-		}
-		text, there := payload.(string)
-		if !there {
-			bare++
-			continue
 		}
 		j := job{ID: idOf(member)}
 		if j.AtMs, err = r.moment(page[i+1]); err != nil {
 			return 0, fmt.Errorf("%q: %w", member, err)
 		}
-		j.carry([]byte(text))
+		j.carry(payload)
 		if err := w.add(&j); err != nil {
 			return 0, err
 		}
