@@ -26,7 +26,6 @@ type wall struct{ methods, fields int }
 // over lists the types that are over a limit, with what they have today of that which is too many.
 // A number here may only go down, and an entry leaves once its type is within the limits.
 var over = map[string]wall{
-	"cmd/carillon.serveCmd":    {fields: 37},
 	"cmd/carillon/ctl.Command": {fields: 36},
 	"loadtest.Config":          {fields: 34},
 	"loadtest.Report":          {fields: 48},

@@ -16,105 +16,76 @@ import (
 	"carillon/node/limits"
 )
 
-// Config is a node's configuration. The zero value of a field means its documented default.
+// Config is a node's configuration. The zero value of a field means its documented default. The tags
+// make flags, environment variables and keys of a file of it: the text of help has the bounds and,
+// in brackets, the default.
 type Config struct {
-	DataDir string // ./carillon-data
-	HTTP    string // API address; 127.0.0.1:7700. Port 0 picks a free one (see Node.Addr)
-	// Peer is the address for the other nodes, TCP; 127.0.0.1:7701. Gossip is that of discovery,
-	// TCP and UDP; 127.0.0.1:7702. Port 0 picks a free one. Neither is opened unless one of them,
-	// Advertise, Join, BootstrapExpect above 1, GossipKeyFile or PeerCert is given, or the
-	// directory's node is known to be one of several.
-	Peer, Gossip string
+	DataDir string `name:"data" default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
+	// Port 0 picks a free one (see Node.Addr).
+	HTTP        string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the API (${default})."`
+	HTTPHosts   []string `name:"http-host" placeholder:"HOST" help:"More names by which clients call the API."`
+	CORSOrigins []string `name:"cors-origin" placeholder:"ORIGIN" help:"Origins whose pages may call the API, such as https://ops.example."`
 
-	// HTTPHosts are further names and addresses, perhaps with a port, by which clients call the
-	// API.
-	HTTPHosts []string
-	// CORSOrigins are origins, https://host, whose pages may call the API. None: pages of others
-	// may read the routes that need no token.
-	CORSOrigins []string
+	// Port 0 picks a free one. Neither of the two is opened unless one of them, Advertise, Join,
+	// BootstrapExpect above 1, GossipKeyFile or PeerCert is given, or the directory's node is known
+	// to be one of several.
+	Peer   string `placeholder:"HOST:PORT" help:"Port for other nodes, TCP (${peer})."`
+	Gossip string `placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${gossip})."`
 
-	// HTTPCert and HTTPKey are PEM files for TLS of the API, both or none; HTTPClientCA is one of
-	// the authorities of the certificates that clients must show, "" when they need none. Read
-	// again by Reload.
-	HTTPCert, HTTPKey, HTTPClientCA string
+	Advertise string `placeholder:"HOST" help:"Host at which other nodes reach this one."`
+	Name      string `placeholder:"NAME" help:"Unique in the cluster (the host's name)."` // or its valid part: see validName
+	Zone      string `placeholder:"ZONE" help:"Replicas of a shard spread over zones (none)."`
+	// This node's own address may be among them. Without data, a node with Join founds nothing
+	// unless BootstrapExpect is more than 1.
+	Join []string `placeholder:"HOST:PORT" help:"Gossip addresses of the cluster's nodes."`
 
-	// Advertise is the host at which other nodes reach this one, where that is not the host it
-	// binds. No port.
-	Advertise string
-	Name      string // unique in the cluster; the host name, or its valid part: see validName
-	Zone      string // replicas of a shard go to different zones where there are some; none
+	// These three are ignored once there is data.
+	BootstrapExpect int `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
+	Replicas        int `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7 (${default})."` // or as many as there are nodes
+	Shards          int `default:"${shards}" placeholder:"N" help:"Parts of the timers at the first start, 1–65535 (${default}); ctl shards adds more."`
 
-	// Join are gossip addresses (host:port) of nodes to find the cluster by; this node's own may be
-	// among them. Without data, a node with Join founds nothing unless BootstrapExpect is more than
-	// 1.
-	Join []string
-	// How many nodes found the cluster together, each naming all in Join: 1–99; 1. Ignored once
-	// there is data.
-	BootstrapExpect int
-	// Copies of each shard, or as many as there are nodes: 1–7; 3. Ignored once there is data.
-	Replicas int
-	// Timer shards when the cluster is founded: 1–65535; 4. Ignored once there is data.
-	Shards int
+	HistoryBytes int64         `type:"bytes" default:"${history_bytes}" placeholder:"SIZE" help:"Disk for the history (${default}); the oldest goes first."`
+	TopicIdle    time.Duration `default:"${topic_idle}" placeholder:"TIME" help:"Delete auto-created topics after being empty this long (${default})."` // at least 1s
+	// While one node holds the level back, the release before can be started again.
+	FeatureLevel int `placeholder:"N" help:"Highest feature level that it uses (the release's)."`
 
-	// See readKeyFile: by it nodes know each other, and discovery is encrypted; empty: neither.
-	GossipKeyFile string
-	// SecretsKeyFile has the keys by which secrets are sealed before they are written or sent to
-	// other nodes (see package secret): the first seals, all open. The same on all nodes; empty:
-	// secrets lie in the clear.
-	SecretsKeyFile string
-	// PeerCert, PeerKey and PeerCA are PEM files for mutual TLS between nodes: all three, or none.
-	// Without them it is made of GossipKeyFile.
-	PeerCert, PeerKey, PeerCA string
-
+	AuthFile     string `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
+	HTTPCert     string `name:"http-cert" placeholder:"FILE" help:"Certificate of the API, with its chain (PEM): clients use https. Read again on SIGHUP."`
+	HTTPKey      string `name:"http-key" placeholder:"FILE" help:"Private key of --http-cert (PEM)."`
+	HTTPClientCA string `name:"http-client-ca" placeholder:"FILE" help:"Clients must show a certificate of these authorities (PEM)."`
 	// Insecure allows ports that other machines can reach without credentials: HTTP without
 	// AuthFile, Gossip without GossipKeyFile, Peer without that or certificates.
-	Insecure bool
-	// AuthFile is the YAML list of tokens; empty: no credentials asked.
-	AuthFile string
-	// AuditLog is the file of the audit log; "off" for none. "": audit.log in DataDir where there
-	// is an AuthFile, else none.
-	AuditLog string
-	// CallbackAllow are networks that receivers may be in, besides public ones. Private networks
-	// are allowed by themselves only where HTTP is loopback and there is no AuthFile: a node that
-	// asks for tokens has users to keep apart.
-	CallbackAllow []netip.Prefix
-	// Own are this process's other listeners: no callback goes there.
-	Own []netip.AddrPort
-	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Fewer where the limit
-	// of open files is low.
+	Insecure bool `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
+	// By it nodes know each other, and discovery is encrypted; empty: neither.
+	GossipKeyFile string `name:"gossip-key" placeholder:"FILE" help:"Key file of the cluster, one for all nodes."`
+	// The first key seals secrets before they are written or sent to other nodes, all of them open
+	// (see package secret); empty: secrets lie in the clear.
+	SecretsKeyFile string `name:"secrets-key" placeholder:"FILE" help:"Keys that seal secrets at rest, one file for all nodes."`
+	// All three, or none: then mutual TLS between nodes is made of GossipKeyFile.
+	PeerCert string `placeholder:"FILE" help:"Certificate that names this node (PEM)."`
+	PeerKey  string `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
+	PeerCA   string `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
+
+	AuditLog string `placeholder:"FILE" help:"Who changed what, a line of JSON each; off for none (audit.log in --data, where there are tokens)."`
+	// Private networks are allowed by themselves only where HTTP is loopback and there is no
+	// AuthFile: a node that asks for tokens has users to keep apart.
+	CallbackAllow []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
+	// At least 64 MiB. Adds are refused when a quarter of it, or 128 MiB, is left. 0, and where they
+	// are less: the limits of GOMEMLIMIT, of the process's control groups and of the machine.
+	MemoryLimit    int64 `type:"bytes" placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
+	MaxConnections int   `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	// See package slots of transport/callback for how they are divided among tenants, topics and
 	// receivers.
-	MaxCalls int
+	MaxCalls int `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default}); fewer where the limit of open files is low."`
+	Outside  `embed:""`
+	Alone    `embed:""`
 
-	HistoryBytes int64 // size of the history's files, on this node; the oldest go first. 4 GiB
-
-	NoConsole bool // nothing is at / of the API
-	// An add to, or a pull from, a topic that nobody has made is refused.
-	KnownTopicsOnly bool
-	// A topic that was made by an add goes away when it has been empty for this long: at least 1s;
-	// 1h.
-	TopicIdle time.Duration
-
-	// MaxConnections of clients at once, all together: 16–1000000; 8192. Fewer when the process may
-	// not open that many files.
-	MaxConnections int
-
-	Workers int // event loops; half of GOMAXPROCS
-
-	// MemoryLimit is how many bytes the process may use, at least 64 MiB; adds are refused when a
-	// quarter of that, or 128 MiB, is left. 0, and where they are less: the limits of GOMEMLIMIT,
-	// of the process's control groups and of the machine.
-	MemoryLimit int64
-
-	// FeatureLevel is the highest level that this node registers: 1 to that of the build, which is
-	// the default. While one node holds it back, the release before can be started again.
-	FeatureLevel int
-
-	Version string
-	Logger  *slog.Logger
-	Outside
-
-	Alone
+	NoConsole       bool             `kong:"-"` // nothing is at / of the API
+	KnownTopicsOnly bool             `kong:"-"` // an add to, or a pull from, a topic that nobody has made is refused
+	Own             []netip.AddrPort `kong:"-"` // this process's other listeners: no callback goes there
+	Workers         int              `kong:"-"` // event loops; half of GOMAXPROCS
+	Version         string           `kong:"-"`
+	Logger          *slog.Logger     `kong:"-"`
 }
 
 // Defaults of Config.

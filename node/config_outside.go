@@ -13,21 +13,18 @@ import (
 
 // Outside is what a node gives to other systems by itself.
 type Outside struct {
-	// BackupTo is where scheduled backups go, s3://bucket/prefix; "" for none. The same on all
-	// nodes: the one that leads the meta group makes them.
-	BackupTo string
-	// BackupEvery is when: a cron expression of five fields, UTC; each hour.
-	BackupEvery string
-	BackupKeep  int // how many stay in the store: 1–10000; 24
+	// The same on all nodes: the one that leads the meta group makes them.
+	BackupTo    string `placeholder:"s3://BUCKET/PREFIX" help:"Make backups by a schedule, there; credentials as for carillon ctl backup (none)."`
+	BackupEvery string `default:"${backup_every}" placeholder:"CRON" help:"When, as five fields of cron, UTC (${default})."`
+	BackupKeep  int    `default:"${backup_keep}" placeholder:"N" help:"How many of them stay, 1–10000 (${default})."`
 
-	// OTLPEndpoint is the collector of traces, and TraceSample the part of the changes that is
-	// traced; see tracing.Config.
-	OTLPEndpoint string
-	TraceSample  *float64
+	// See tracing.Config.
+	OTLPEndpoint string   `name:"otlp-endpoint" placeholder:"URL" help:"Report traces to this OpenTelemetry collector, http://host:4318 (OTEL_EXPORTER_OTLP_ENDPOINT, else off)."`
+	TraceSample  *float64 `placeholder:"PART" help:"Part of the changes that come without a trace and are traced, 0–1 (OTEL_TRACES_SAMPLER_ARG, else 0.01)."`
 
 	// LogCounts are the lines that Logger has yet to write, and those that it could not, for the
 	// metrics; nil: none.
-	LogCounts func() (waiting, lost int64)
+	LogCounts func() (waiting, lost int64) `kong:"-"`
 }
 
 // Defaults of Outside.

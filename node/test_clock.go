@@ -24,7 +24,7 @@ type Alone struct {
 	// TestClock is when the clock of a new directory begins; zero: timers run by the machine's
 	// clock. A directory belongs to the one kind of clock or to the other. The clock continues
 	// where the directory's last process left it.
-	TestClock time.Time
+	TestClock time.Time `type:"clock" placeholder:"TIME" help:"For tests: timers run by a clock that stands still until POST /v1/clock moves it, from now or an RFC 3339 time on; one node, in its own --data (off)."`
 
 	ports bool // Config.asksForPorts, before the defaults
 }

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// byteSize is a number of bytes as people write it: 4GiB, 300 MB, 1048576.
-type byteSize int64
-
 var byteUnits = []struct {
 	name  string
 	bytes int64
@@ -17,9 +14,9 @@ var byteUnits = []struct {
 	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1},
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *byteSize) UnmarshalText(text []byte) error {
-	number, unit := strings.TrimSpace(string(text)), int64(1)
+// parseBytes reads a number of bytes as people write it: 4GiB, 300 MB, 1048576.
+func parseBytes(text string) (int64, error) {
+	number, unit := strings.TrimSpace(text), int64(1)
 	for _, u := range byteUnits {
 		if rest, ok := strings.CutSuffix(number, u.name); ok {
 			number, unit = strings.TrimSpace(rest), u.bytes
@@ -28,18 +25,17 @@ func (s *byteSize) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > (1<<62)/unit {
-		return fmt.Errorf("%q is not a number of bytes, such as 4GiB, 300MB or 1048576", text)
+		return 0, fmt.Errorf("%q is not a number of bytes, such as 4GiB, 300MB or 1048576", text)
 	}
-	*s = byteSize(n * unit)
-	return nil
+	return n * unit, nil
 }
 
-// String is how UnmarshalText reads it, in the largest unit that fits.
-func (s byteSize) String() string {
+// bytesText is how parseBytes reads it, in the largest unit that fits.
+func bytesText(n int64) string {
 	for i := 3; i >= 0; i-- {
-		if u := byteUnits[i]; int64(s) >= u.bytes && int64(s)%u.bytes == 0 {
-			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
+		if u := byteUnits[i]; n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
 		}
 	}
-	return strconv.FormatInt(int64(s), 10)
+	return strconv.FormatInt(n, 10)
 }

@@ -122,7 +122,7 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 			"bootstrap_expect": fmt.Sprint(node.DefaultBootstrapExpect),
 			"replicas":         fmt.Sprint(node.DefaultReplicas),
 			"shards":           fmt.Sprint(node.DefaultShards),
-			"history_bytes":    byteSize(node.DefaultHistoryBytes).String(),
+			"history_bytes":    bytesText(node.DefaultHistoryBytes),
 			"scopes":           strings.Join(web.Scopes, ", "),
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
 			"backup_every":     node.DefaultBackupEvery,
@@ -134,22 +134,34 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }),
 		kong.Help(printHelp),
 		kong.PostBuild(nameEnvironment),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), textMapper(parseDuration)),
+		kong.NamedMapper("bytes", textMapper(parseBytes)),
+		kong.NamedMapper("clock", textMapper(parseClock)),
 	)
 }
 
-// decodeDuration reads durations as the API does, with days and weeks.
-func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
-	var text string
-	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
-		return err
-	}
+// parseDuration reads durations as the API does, with days and weeks.
+func parseDuration(text string) (time.Duration, error) {
 	d, err := duration.Parse(text)
 	if err != nil {
-		return fmt.Errorf("%q %w", text, err)
+		return 0, fmt.Errorf("%q %w", text, err)
 	}
-	target.SetInt(int64(d))
-	return nil
+	return d, nil
+}
+
+// textMapper decodes a text by parse.
+func textMapper[T any](parse func(text string) (T, error)) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var text string
+		if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+			return err
+		}
+		v, err := parse(text)
+		if err == nil {
+			target.Set(reflect.ValueOf(v))
+		}
+		return err
+	}
 }
 
 // AfterApply expands ~ in the name of a file. kong's own type for paths would spoil s3://.

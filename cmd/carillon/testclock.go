@@ -5,19 +5,14 @@ import (
 	"time"
 )
 
-// clockStart is when a test clock begins: now, or an instant. Zero: there is none.
-type clockStart time.Time
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (c *clockStart) UnmarshalText(text []byte) error {
-	if string(text) == "now" {
-		*c = clockStart(time.Now())
-		return nil
+// parseClock reads when a test clock begins: now, or an instant.
+func parseClock(text string) (time.Time, error) {
+	if text == "now" {
+		return time.Now(), nil
 	}
-	at, err := time.Parse(time.RFC3339, string(text))
+	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || at.IsZero() {
-		return errors.New(`now, or an RFC 3339 time like 2026-01-01T00:00:00Z, is expected`)
+		return at, errors.New(`now, or an RFC 3339 time like 2026-01-01T00:00:00Z, is expected`)
 	}
-	*c = clockStart(at)
-	return nil
+	return at, nil
 }
