@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -163,4 +164,25 @@ func TestOutcomesOutliveKills(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills, %d timers, %d outcomes", kills, want, len(all))
+}
+
+// TestOutcomeAfterARestore: an outcome has the attempts of before a restore, too.
+func TestOutcomeAfterARestore(t *testing.T) {
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(500) })
+	p := serve(t, t.TempDir())
+	c := newClient(p)
+	c.must(t, 201, "PUT", "/v1/topics/failed", `{"delivery":"pull"}`)
+	c.topic(t, "work", r.url(), `,"on_dead":{"topic":"failed"},"retry":{"max_attempts":3,"min_backoff":"5s","multiplier":1,"jitter":0}`)
+	c.must(t, 201, "POST", "/v1/topics/work/timers", `{"id":"a","delay":"0s"}`)
+	poll(t, systemLimit, "the first attempt", func() bool { return r.answered() == 1 })
+	file := filepath.Join(t.TempDir(), "backup")
+	tool(t, 0, "ctl", "--url", p.url, "backup", file)
+	p.kill()
+	dir := filepath.Join(t.TempDir(), "restored")
+	tool(t, 0, "restore", "--from", file, "--data", dir, "--fired", "fire")
+	c = newClient(serve(t, dir))
+	poll(t, 2*systemLimit, "the outcome", func() bool { return len(c.outcomes(t, "failed")["a"]) == 1 })
+	if log := c.outcomes(t, "failed")["a"][0].Timer.AttemptLog; len(log) != 3 || log[0].Attempt != 1 {
+		t.Errorf("attempts %+v", log)
+	}
 }
