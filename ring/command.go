@@ -33,7 +33,7 @@ const (
 	Register Verb = "register" // Node joins, or reports its changes; Replace
 	SetState Verb = "state"    // NodeID to State: member ⇄ draining → drained
 	Remove   Verb = "remove"   // NodeID; refused while a group needs it, unless Force
-	Fence    Verb = "fence"    // the process Starts of NodeID refuses a majority of meta voters
+	Fence    Verb = "fence"    // the process Starts of NodeID is gone to a majority of meta voters
 	// Group at Epoch gets the replicas To; Force to redirect one that is not settled.
 	Place      Verb = "place"
 	Reconciled Verb = "settled" // Group at Epoch has the membership of its row

@@ -44,8 +44,8 @@ func newLink(p *peer, kind Lane) *link {
 
 // run dials until the peer is forgotten or the transport ends.
 func (l *link) run() {
-	failures := 0    // since at
-	var at time.Time // when a break was last followed by a dial at once
+	failures := 0      // since last
+	var last time.Time // when a break was followed by a dial at once
 	for l.p.ctx.Err() == nil {
 		l.mu.Lock()
 		out := l.out
@@ -62,8 +62,8 @@ func (l *link) run() {
 			// A connection that broke is dialled at once, also a young one: a refusal is the first
 			// sign of the end of a process. But nobody should wait for a connection that breaks
 			// again and again.
-			if time.Since(at) >= backoffMax {
-				failures, at = 0, time.Now()
+			if time.Since(last) >= backoffMax {
+				failures, last = 0, time.Now()
 				l.refresh()
 			} else {
 				failures++
