@@ -42,6 +42,7 @@ func BenchmarkLists(b *testing.B) {
 	measured(b, n, "topic", "GET", "/v1/topics/listed", "")
 	measured(b, n, "history", "GET", "/v1/topics/listed/history?limit=100", "")
 	measured(b, n, "bulk", "POST", "/v1/topics/listed/cancel?dry_run=true", `{"filter":{"id_prefix":"7-1234"}}`)
+	measured(b, n, "due", "GET", "/v1/due", "")
 	measured(b, n, "stats", "GET", "/v1/cluster/stats", "")
 	measured(b, n, "cluster", "GET", "/v1/cluster", "")
 	measured(b, n, "metrics", "GET", "/metrics", "")

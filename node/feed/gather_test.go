@@ -1,9 +1,12 @@
 package feed
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"carillon/shard"
@@ -16,13 +19,20 @@ import (
 type leads struct {
 	shards []timer.ShardID
 	fails  timer.ShardID // this one cannot be counted
+	takes  time.Duration // to count a shard
+	mu     sync.Mutex
 	asked  map[timer.TopicID]bool
 }
 
 func (l *leads) Leads(id timer.ShardID) bool { return slices.Contains(l.shards, id) }
 
 func (l *leads) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
+	if l.takes > 0 {
+		<-time.After(l.takes)
+	}
+	l.mu.Lock()
 	l.asked = topics
+	l.mu.Unlock()
 	if id == l.fails {
 		return timer.ErrNoLeader
 	}
@@ -139,4 +149,31 @@ func TestLatenessSteps(t *testing.T) {
 	if got := percentiles(r.Minute().Late).Max; got != latenessStep[latenessSteps-1] {
 		t.Errorf("years are reported as %d", got)
 	}
+}
+
+// TestDueCountsShardsAtOnce: a node with many shards does not count them one after the other: each
+// count waits until the shard's leader is confirmed.
+func TestDueCountsShardsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const shards = 64
+		p := newPair(t)
+		p.here.cfg.Shards = func() (int, int) { return shards, shards }
+		host := &leads{takes: time.Millisecond}
+		for id := range timer.ShardID(shards) {
+			host.shards = append(host.shards, 1+id)
+		}
+		p.here.Attach(host)
+		begin := time.Now()
+		answer, err := p.here.serveDue([]byte(`{"all":true,"bucket_ms":60000,"buckets":2,"of":0}`))
+		var h dueHere
+		if err != nil || json.Unmarshal(answer, &h) != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(h.Shards, host.shards) || h.Overdue != shards || h.Later != 2*shards || h.Buckets[0] != shards*(shards+1)/2 {
+			t.Errorf("%+v", h)
+		}
+		if took := time.Since(begin); took != shards/dueAtOnce*host.takes {
+			t.Errorf("it took %v", took)
+		}
+	})
 }

@@ -560,3 +560,41 @@ func TestRouteWalk(t *testing.T) {
 		}
 	})
 }
+
+// TestWalkTakesStepsAtOnce: a node with many shards does not take their steps one after the other:
+// each waits until the shard's leader is confirmed. They find no more than was asked for.
+func TestWalkTakesStepsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const shards = 64
+		f := newBulkCluster(shards)
+		steps := make([]timer.Step, shards)
+		for i := range steps {
+			id := timer.ShardID(1 + i)
+			steps[i].Shard = id
+			for n := range 100 {
+				f.add(id, fmt.Sprintf("%d-%d", id, n), 1000)
+			}
+		}
+		f.takes = 2 * time.Millisecond
+		router := f.nodes[1]
+		begin, met := time.Now(), 0
+		for done := false; !done; {
+			if err := router.Walk(t.Context(), shards, &timer.Query{Limit: 4000}, steps); err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			done = true
+			for i := range steps {
+				found += len(steps[i].Refs)
+				done = done && steps[i].At.Done()
+			}
+			if found > 4000 {
+				t.Fatalf("%d timers, 4000 were asked for", found)
+			}
+			met += found
+		}
+		if took := time.Since(begin); met != 100*shards || took > 5*shards/stepsAtOnce*f.takes/2 {
+			t.Errorf("%d of %d timers in %v", met, 100*shards, took)
+		}
+	})
+}

@@ -5,12 +5,19 @@ import (
 	"slices"
 	"time"
 
+	"carillon/node/task"
 	"carillon/shard/wire"
 	"carillon/timer"
 )
 
-// stepsIn is how long a node takes steps of one request: after it, it begins none.
-const stepsIn = 100 * time.Millisecond
+const (
+	// stepsIn is how long a node takes steps of one request: after it, it begins none.
+	stepsIn = 100 * time.Millisecond
+	// stepsAtOnce of a request are under way at a node, as long as each may find leastStep timers: in
+	// each the shard's leader is confirmed first, which takes as long for all of them as for one.
+	stepsAtOnce = 16
+	leastStep   = smallBatch
+)
 
 // Walk takes a step in each of some walks, at the leaders of their shards, in one call for each
 // node. The steps of one node find q.Limit timers at most, so some may not have been taken at all.
@@ -55,31 +62,55 @@ func (r *Router) Walk(ctx context.Context, of int, q *timer.Query, steps []timer
 	return g.all(ctx, ids)
 }
 
-// walkHere takes the steps of shards that this node leads, one after the other, until they have
-// found what was asked for. A shard may have several steps taken.
+// walkHere takes the steps of shards that this node leads, some at once, until they have found what
+// was asked for. A shard may have several steps taken.
 func (r *Router) walkHere(q *timer.Query, steps []timer.Step) error {
-	left, until := max(q.Limit, 1), r.tasks.Now()+stepsIn
+	var todo []*timer.Step
 	for i := range steps {
 		s := &steps[i]
-		if s.Refused = !r.leads(s.Shard); s.Refused {
-			continue
-		}
-		for left > 0 && !s.At.Done() && (i == 0 || r.tasks.Now() < until) {
-			one := *q
-			one.Limit = left
-			refs, next, err := r.host.Walk(s.Shard, &one, s.At)
-			if Refused(err) {
-				s.Refused = len(s.Refs) == 0
-				break
-			}
-			if err != nil {
-				return err
-			}
-			s.Refs, s.At = append(s.Refs, refs...), next
-			left -= len(refs)
+		if s.Refused = !r.leads(s.Shard); !s.Refused && !s.At.Done() {
+			todo = append(todo, s)
 		}
 	}
+	left, until := max(q.Limit, 1), r.tasks.Now()+stepsIn
+	for first := true; left > 0 && len(todo) > 0 && (first || r.tasks.Now() < until); first = false {
+		n := min(len(todo), stepsAtOnce, max(1, left/leastStep))
+		some := make([]walkStep, n)
+		all := task.NewGroup(r.tasks)
+		for i := range some {
+			w := &some[i]
+			w.Step, w.query = todo[i], *q
+			w.query.Limit = left / n
+			all.Go(func() { w.refs, w.next, w.err = r.host.Walk(w.Shard, &w.query, w.At) })
+		}
+		all.Wait()
+		again := todo[:0]
+		for i := range some {
+			w := &some[i]
+			switch {
+			case Refused(w.err):
+				w.Refused = len(w.Refs) == 0
+				continue
+			case w.err != nil:
+				return w.err
+			}
+			w.Refs, w.At = append(w.Refs, w.refs...), w.next
+			if left -= len(w.refs); !w.At.Done() {
+				again = append(again, w.Step)
+			}
+		}
+		todo = append(again, todo[n:]...)
+	}
 	return nil
+}
+
+// walkStep is a step that is under way.
+type walkStep struct {
+	*timer.Step
+	query timer.Query
+	refs  []timer.Ref
+	next  timer.ScanCursor
+	err   error
 }
 
 func (r *Router) serveWalk(_ context.Context, body []byte) []byte {
