@@ -24,6 +24,8 @@ const (
 	EventAdded     EventKind = "added"
 	EventChanged   EventKind = "changed"
 	EventCancelled EventKind = "cancelled"
+	// EventShards is of the number of shards: it grows. Only where Kinds has it; see Event.Raw.
+	EventShards EventKind = "shards"
 	// EventMissed is in every stream: events were left out, Missed of them where that is known.
 	EventMissed EventKind = "missed"
 )

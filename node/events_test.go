@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,11 +70,11 @@ func (h *heard) await(wanted ...string) {
 				kind = k
 			}
 			if data, is := strings.CutPrefix(line, "data: "); is {
-				var e struct{ ID, Result, Reason, Node string }
+				var e struct{ ID, Result, Reason, Node, State string }
 				if err := json.Unmarshal([]byte(data), &e); err != nil {
 					h.t.Fatal(err)
 				}
-				h.all = append(h.all, strings.Join(strings.Fields(fmt.Sprint(kind, " ", e.ID, " ", e.Result, e.Reason, " ", e.Node)), " "))
+				h.all = append(h.all, strings.Join(strings.Fields(fmt.Sprint(kind, " ", e.ID, " ", e.Result, e.Reason, " ", e.Node, " ", e.State)), " "))
 			}
 		case <-deadline:
 			h.t.Fatalf("no %q; heard %q", missing(), h.all)
@@ -114,6 +115,26 @@ func TestLifeOfTimersIsHeard(t *testing.T) {
 	}
 	n.must(200, "POST", "/v1/topics/orders/dead/redrive", `{"all":true,"delay":"1h"}`)
 	all.await("changed refused n1")
+}
+
+// TestGrowthOfShardsIsHeard: the stream has the growth of the number of shards, from its beginning
+// to its end, with each new shard.
+func TestGrowthOfShardsIsHeard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	n := start(t, t.TempDir(), func(c *Config) { c.Name = "n1" })
+	h := n.listen("?kind=shards")
+	n.must(202, "POST", "/v1/cluster/shards", `{"shards":16}`)
+	h.await("shards n1 done")
+	want := []string{"shards n1 begins"}
+	for range 12 {
+		want = append(want, "shards n1 divided")
+	}
+	if want = append(want, "shards n1 done"); !slices.Equal(h.all, want) {
+		t.Errorf("heard %q", h.all)
+	}
 }
 
 // TestEventsOfAllNodesAreHeardAtOne: whichever node leads a timer's shard.

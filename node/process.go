@@ -107,7 +107,7 @@ func (p *process) spawn(run func(context.Context)) {
 func (c *core) newFeed(rates *feed.Rates, pool *callback.Pool) *feed.Feed {
 	state := c.member.State
 	return feed.New(feed.Config{
-		Self: c.p.self.ID(), Shards: c.member.Shards, Steady: c.member.Steady, Rates: rates, Backup: c.p.backups.stats,
+		Self: c.p.self.ID(), Shards: c.member.Shards, Steady: c.member.Steady, Rates: rates, Backup: c.p.backups.stats, Growth: c.grown,
 		Breakers: func() map[string]string {
 			states := map[string]string{}
 			pool.Breakers(func(destination string, state delivery.BreakerState) {

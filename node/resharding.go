@@ -28,6 +28,18 @@ func (c *core) growth() *backend.ReshardingView {
 	return v
 }
 
+// grown is the growth of the number of shards as the feed shows it.
+func (c *core) grown() backend.Growth {
+	for {
+		if r, on := c.member.State.Resharding(); on {
+			return backend.Growth{From: r.From, To: r.To, Done: r.Done}
+		}
+		if n := c.member.State.Shards(); n.Parents == n.Now { // else it has begun just now
+			return backend.Growth{From: n.Now, To: n.Now}
+		}
+	}
+}
+
 // shownCluster is the cluster as operators change it.
 type shownCluster struct {
 	*member.Member

@@ -53,6 +53,7 @@ type Config struct {
 	Members  func() []uint64          // of the cluster, whether they are heard or not; this one too
 	Breakers func() map[string]string // states, of destinations that this node calls
 	States   func() map[string]string // of nodes, as this one sees them
+	Growth   func() backend.Growth    // of the number of shards
 	Shards   func() (now, first int)  // timer shards, from 1 on; see member.Member
 	Steady   func() bool
 	Rates    *Rates
@@ -95,6 +96,7 @@ type tap struct {
 	watch  backend.Watch
 	remote bool            // another node fetches it
 	listed map[string]bool // kinds whose unusual states it has been given; PollStates' alone
+	growth backend.Growth  // of which it has been given the events; PollStates' alone
 	wake   task.Signal
 
 	mu     sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ type pair struct {
 	cut         atomic.Bool // no call gets through
 
 	breakers, states map[string]string // of both
+	growth           backend.Growth
 }
 
 func newPair(t *testing.T) *pair {
@@ -30,7 +32,7 @@ func newPair(t *testing.T) *pair {
 	topics := map[timer.TopicID]*timer.Topic{1: {ID: 1, Name: "orders"}, 2: {ID: 2, Name: "other"}}
 	make := func(self uint64, name string, nodes ...uint64) *Feed {
 		return New(Config{
-			Self: self, Breakers: func() map[string]string { return p.breakers }, States: func() map[string]string { return p.states }, Shards: func() (int, int) { return 4, 4 }, Steady: func() bool { return true }, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
+			Self: self, Breakers: func() map[string]string { return p.breakers }, States: func() map[string]string { return p.states }, Shards: func() (int, int) { return 4, 4 }, Steady: func() bool { return true }, Growth: func() backend.Growth { return p.growth }, Rates: &Rates{}, Members: func() []uint64 { return []uint64{1, 2, 3} }, Node: name, Tasks: env, NowMs: func() int64 { return 5 },
 			Topic: func(id timer.TopicID) (*timer.Topic, bool) { t, ok := topics[id]; return t, ok },
 			Nodes: func() []uint64 { return nodes },
 			Name:  func(node uint64) string { return fmt.Sprint("n", node) },
@@ -209,6 +211,58 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	}
 	if e.Kind != backend.EventMissed || e.Node != "n2" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestGrowthIsHeard: a listener that asks for it hears of each growth of the number of shards when
+// it begins, of each shard that it makes, and of its end, also where all that takes no second.
+func TestGrowthIsHeard(t *testing.T) {
+	p := newPair(t)
+	p.cut.Store(true)
+	hear := func(s backend.EventStream) (all []string) {
+		events, _, _ := s.Next(0)
+		for _, e := range events {
+			if e.Kind != backend.EventShards || e.Node != "n2" || e.AtMs != 5 {
+				t.Errorf("%+v", e)
+			}
+			all = append(all, fmt.Sprintf("%s %d-%d %d", e.State, e.Growth.From, e.Growth.To, e.Growth.Done))
+		}
+		return all
+	}
+	p.growth = backend.Growth{From: 4, To: 4}
+	s := p.there.Listen(t.Context(), &backend.Watch{Kinds: []string{backend.EventShards}, Topics: []string{"orders"}})
+	defer s.Close()
+	timers := p.there.Listen(t.Context(), &backend.Watch{})
+	defer timers.Close()
+	for _, step := range []struct {
+		now  backend.Growth
+		want []string
+	}{
+		{backend.Growth{From: 4, To: 4}, nil},
+		{backend.Growth{From: 4, To: 8}, []string{"begins 4-8 0"}},
+		{backend.Growth{From: 4, To: 8, Done: 2}, []string{"divided 4-8 1", "divided 4-8 2"}},
+		{backend.Growth{From: 4, To: 8, Done: 2}, nil},
+		{backend.Growth{From: 8, To: 8}, []string{"divided 4-8 3", "divided 4-8 4", "done 4-8 4"}},
+		{backend.Growth{From: 10, To: 10}, []string{"begins 8-10 0", "divided 8-10 1", "divided 8-10 2", "done 8-10 2"}},
+		{backend.Growth{From: 12, To: 24, Done: 1}, []string{"begins 10-12 0", "divided 10-12 1", "divided 10-12 2", "done 10-12 2", "begins 12-24 0", "divided 12-24 1"}},
+	} {
+		p.growth = step.now
+		p.there.PollStates()
+		if got := hear(s); !slices.Equal(got, step.want) {
+			t.Fatalf("%+v: heard %q, want %q", step.now, got, step.want)
+		}
+	}
+	late := p.there.Listen(t.Context(), &backend.Watch{Kinds: []string{backend.EventShards}})
+	defer late.Close()
+	p.there.PollStates()
+	if got := hear(late); !slices.Equal(got, []string{"begins 12-24 1"}) {
+		t.Errorf("a new listener heard %q of the growth under way", got)
+	}
+	if got := hear(s); len(got) > 0 {
+		t.Errorf("heard twice: %q", got)
+	}
+	if events, _, _ := timers.Next(0); len(events) > 0 {
+		t.Errorf("who did not ask heard %+v", events)
 	}
 }
 

@@ -26,6 +26,7 @@ type stream struct {
 func (f *Feed) Listen(ctx context.Context, w *backend.Watch) backend.EventStream {
 	s := &stream{Feed: f, number: f.last.Add(1), tap: f.open(w), asked: task.NewGroup(f.cfg.Tasks)}
 	s.ctx, s.cancel = f.cfg.Tasks.WithTimeout(ctx, task.Forever)
+	f.seeGrowth(s.tap)
 	f.add(s.tap)
 	s.asked.Go(s.askOthers)
 	return s

@@ -13,8 +13,9 @@ const PollInterval = time.Second
 // reports their changes.
 type polledStates struct{ breakers, nodes map[string]string }
 
-// PollStates gives the changes of breakers that this node uses, and of nodes, to the listeners that
-// asked for them. A new listener first gets those that are not closed, or not alive.
+// PollStates gives the changes of breakers that this node uses, of nodes, and of the number of
+// shards to the listeners that asked for them. A new listener first gets those that are not closed,
+// or not alive, and the growth that is under way.
 func (f *Feed) PollStates() {
 	f.polled.breakers = f.poll(f.polled.breakers, backend.EventBreaker, f.cfg.Breakers, func(destination, state string) backend.Event {
 		return backend.Event{Destination: destination, State: state, Node: f.cfg.Node}
@@ -22,17 +23,23 @@ func (f *Feed) PollStates() {
 	f.polled.nodes = f.poll(f.polled.nodes, backend.EventNode, f.cfg.States, func(node, state string) backend.Event {
 		return backend.Event{Node: node, State: state}
 	})
+	f.pollGrowth()
 }
 
-// poll compares states with those of before, and returns them; nil while nobody listens. Nodes are
-// polled for this node's own listeners only, since each node has a view of its own.
-func (f *Feed) poll(before map[string]string, kind string, states func() map[string]string, event func(name, state string) backend.Event) map[string]string {
-	var wanted []*tap
+// wanted are the listeners that asked for a kind. Nodes and shards are polled for this node's own
+// listeners only, since each node sees them by itself.
+func (f *Feed) wanted(kind string) (wanted []*tap) {
 	for _, t := range f.listeners.Load().taps {
-		if t.watch.Wants(kind) && (kind != backend.EventNode || !t.remote) {
+		if t.watch.Wants(kind) && (kind == backend.EventBreaker || !t.remote) {
 			wanted = append(wanted, t)
 		}
 	}
+	return wanted
+}
+
+// poll compares states with those of before, and returns them; nil while nobody listens.
+func (f *Feed) poll(before map[string]string, kind string, states func() map[string]string, event func(name, state string) backend.Event) map[string]string {
+	wanted := f.wanted(kind)
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -52,4 +59,64 @@ func (f *Feed) poll(before map[string]string, kind string, states func() map[str
 		t.listed[kind] = true
 	}
 	return now
+}
+
+// pollGrowth gives this node's own listeners what has happened to the number of shards since they
+// were here last.
+func (f *Feed) pollGrowth() {
+	for _, t := range f.wanted(backend.EventShards) {
+		now := f.cfg.Growth()
+		f.putGrowth(t, growthEvents(t.growth, now)...)
+		t.growth = now
+	}
+}
+
+// seeGrowth begins that: a growth that is under way is the listener's first event.
+func (f *Feed) seeGrowth(t *tap) {
+	if !t.watch.Wants(backend.EventShards) {
+		return
+	}
+	if t.growth = f.cfg.Growth(); t.growth.To > t.growth.From {
+		f.putGrowth(t, backend.Event{State: backend.GrowthBegins, Growth: new(t.growth)})
+	}
+}
+
+func (f *Feed) putGrowth(t *tap, events ...backend.Event) {
+	for i := range events {
+		events[i].Kind, events[i].Node, events[i].AtMs = backend.EventShards, f.cfg.Node, f.cfg.NowMs()
+	}
+	if len(events) > 0 {
+		t.put(events...)
+	}
+}
+
+// growthEvents are what has happened since g: each growth that has begun, each shard that it has
+// made, and its end. A growth may have begun and ended in between.
+func growthEvents(g, now backend.Growth) (events []backend.Event) {
+	add := func(state string) {
+		events = append(events, backend.Event{State: state, Growth: new(g)})
+	}
+	divided := func(made int) {
+		for g.Done < made {
+			g.Done++
+			add(backend.GrowthDivided)
+		}
+	}
+	for g != now && now.From >= g.From {
+		switch {
+		case g.To > g.From && now.From >= g.To:
+			divided(g.To - g.From)
+			add(backend.GrowthDone)
+			g = backend.Growth{From: g.To, To: g.To}
+		case g.To > g.From:
+			divided(now.Done)
+			return events
+		default:
+			if g.To = now.From; now.From == g.From {
+				g.To = now.To
+			}
+			add(backend.GrowthBegins)
+		}
+	}
+	return events
 }

@@ -91,6 +91,10 @@ func TestEventsAreStreamed(t *testing.T) {
 	said("event: dead\n" + `data: {"topic":"orders","id":"a","node":"n2","at":"1970-01-01T00:00:01.000Z","at_ms":1000,"reason":"stopped","status":410}` + "\n")
 	s.events <- backend.Event{Kind: backend.EventBreaker, AtMs: 1000, Destination: "http://a", State: "open", Node: "n2"}
 	said("event: breaker\n" + `data: {"destination":"http://a","node":"n2","state":"open","at":"1970-01-01T00:00:01.000Z","at_ms":1000}` + "\n")
+	s.events <- backend.Event{Kind: backend.EventShards, AtMs: 1000, State: backend.GrowthBegins, Growth: &backend.Growth{From: 4, To: 8}, Node: "n2"}
+	said("event: shards\n" + `data: {"node":"n2","state":"begins","at":"1970-01-01T00:00:01.000Z","at_ms":1000,"from":4,"to":8,"done":0}` + "\n")
+	s.events <- backend.Event{Kind: backend.EventShards, AtMs: 1000, State: backend.GrowthDivided, Growth: &backend.Growth{From: 4, To: 8, Done: 2}, Node: "n2"}
+	said("event: shards\n" + `data: {"node":"n2","state":"divided","at":"1970-01-01T00:00:01.000Z","at_ms":1000,"from":4,"to":8,"done":2,"shard":6}` + "\n")
 	l.close()
 	select {
 	case <-s.closed:

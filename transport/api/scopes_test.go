@@ -170,8 +170,8 @@ func TestScopesAreShown(t *testing.T) {
 	if r := h.do("GET", "/v1/events?kind=breaker", "", "Authorization: Bearer reader").problem(403, web.Forbidden); !strings.Contains(r.body, "scope cluster") {
 		t.Error(r.body)
 	}
-	for n, tt := range []struct{ token, kinds string }{{"reader", "fired node"}, {"boss", "fired breaker node"}} {
-		l := h.listen(t, "/v1/events?kind=fired,breaker,node", tt.token)
+	for n, tt := range []struct{ token, kinds string }{{"reader", "fired node shards"}, {"boss", "fired breaker node shards"}} {
+		l := h.listen(t, "/v1/events?kind=fired,breaker,node,shards", tt.token)
 		l.next()
 		if got := strings.Join(h.engine.stream(n).watch.Kinds, " "); got != tt.kinds {
 			t.Errorf("%s hears of %s", tt.token, got)

@@ -696,6 +696,7 @@ export interface paths {
          *     * `fired`: an attempt has ended, with `attempt`, `result` (`success`, `retry`, `dead`, `cancelled`), `late_ms` (of the first attempt), and where there are any `status`, `error`, `next_attempt`.
          *     * `dead`: the timer was given up, with `reason`. `cancelled`. `added`, `changed`: with `due`.
          *     * `breaker`, `node`, where `kind` asks for them, without topic and label: a destination's breaker (`destination`, `node`, `state` open, half-open, closed; for tokens with the scope cluster) or a node (`node`, `state`) has changed. They are looked at each second; the stream begins with those that are not closed, or not alive.
+         *     * `shards`, where `kind` asks for it in the same way: the number of shards grows, `from` one number `to` another, and `done` new ones are made. `state`: `begins`; `divided`, once for each new one, with `shard`; `done`. Looked at each second; the stream begins with `begins` where a growth is under way.
          *     * `missed`: the listener was too slow, and `missed` events of the topics that it listens to were left out; or, with `node` and `error`, that node's events are missing until it answers again.
          *
          *     The stream begins with the next event: nothing is repeated. Around a change of a shard's leader an event may come twice, or be left out; the history is what counts.
@@ -2328,7 +2329,7 @@ export interface components {
         Until: string;
         /** @description How many equal parts the time until then has. */
         Buckets: number;
-        /** @description A comma list of fired, dead, added, changed, cancelled, breaker, node; all but the last two without it. */
+        /** @description A comma list of fired, dead, added, changed, cancelled, breaker, node, shards; all but the last three without it. */
         EventKind: string;
         Reason: components["schemas"]["Reason"];
         /** @description Cancel and drop what is in the topic. */
@@ -4012,7 +4013,7 @@ export interface operations {
                 topic?: components["parameters"]["EventTopic"];
                 /** @description May be repeated; all must be there. */
                 label?: components["parameters"]["Label"];
-                /** @description A comma list of fired, dead, added, changed, cancelled, breaker, node; all but the last two without it. */
+                /** @description A comma list of fired, dead, added, changed, cancelled, breaker, node, shards; all but the last three without it. */
                 kind?: components["parameters"]["EventKind"];
             };
             header?: never;

@@ -72,9 +72,9 @@ export type DestinationFilter = Query<"listDestinations">;
 export type EventFilter = Query<"watchEvents">;
 export type DueQuery = Query<"readDue">;
 
-/** Something that happened to a timer, or, of breaker and node, to one of these. */
+/** Something that happened to a timer, or, of breaker, node and shards, to these. */
 export interface Event {
-  /** fired, dead, added, changed, cancelled, breaker, node; or missed: events were left out. */
+  /** fired, dead, added, changed, cancelled, breaker, node, shards; or missed: events were left out. */
   kind: string;
   node?: string;
   at: string;
@@ -96,5 +96,12 @@ export interface Event {
   /** Of missed: how many, where that is known. */
   missed?: number;
   destination?: string;
+  /** Of breaker, node and shards; of the latter: begins, divided, done. */
   state?: string;
+  /** Of shards: how many there were, how many there will be, and how many new ones are made. */
+  from?: number;
+  to?: number;
+  done?: number;
+  /** Of shards that are divided: the new one. */
+  shard?: number;
 }

@@ -33,10 +33,11 @@ const (
 	// Of a destination, at a node; only where it is asked for, as the next.
 	EventBreaker = "breaker"
 	EventNode    = "node"
+	EventShards  = "shards" // their number grows
 	EventMissed  = "missed" // of a node from which nothing is heard; no client asks for it
 )
 
-var EventKinds = []string{EventFired, EventDead, EventAdded, EventChanged, EventCancelled, EventBreaker, EventNode}
+var EventKinds = []string{EventFired, EventDead, EventAdded, EventChanged, EventCancelled, EventBreaker, EventNode, EventShards}
 
 // Event is one that happened to a timer.
 type Event struct {
@@ -56,10 +57,25 @@ type Event struct {
 	Reason  string `json:"reason,omitempty"`  // of a dead timer
 
 	Destination string `json:"destination,omitempty"` // of a breaker
-	State       string `json:"state,omitempty"`       // of a breaker, or a node
+	State       string `json:"state,omitempty"`       // of a breaker, a node, or the growth of the number of shards
+
+	Growth *Growth `json:"-"`
 
 	Node string `json:"node"`
 }
+
+// Growth is how far the growth of the number of shards is.
+type Growth struct {
+	From, To int // shards before and after; equal where there is no growth
+	Done     int // shards that it has made, the first of which is From + 1
+}
+
+// States of a growth, in an event.
+const (
+	GrowthBegins  = "begins"
+	GrowthDivided = "divided" // a shard: its timers are in two now
+	GrowthDone    = "done"
+)
 
 // SeesTopic reports whether the watch is of a topic.
 func (w *Watch) SeesTopic(topic string) bool {
@@ -74,16 +90,16 @@ func (w *Watch) SeesTopic(topic string) bool {
 	return len(w.Topics) == 0
 }
 
-// Wants reports whether the watch is of breakers, or of nodes, by the kind. A token that
-// reaches only some topics hears nothing of breakers.
+// Wants reports whether the watch is of breakers, of nodes, or of the number of shards, by the kind.
+// A token that reaches only some topics hears nothing of breakers.
 func (w *Watch) Wants(kind string) bool {
 	all := len(w.Topics) == 0 || slices.Contains(w.Topics, "*")
-	return w.Topic == "" && len(w.Labels) == 0 && slices.Contains(w.Kinds, kind) && (kind == EventNode || all)
+	return w.Topic == "" && len(w.Labels) == 0 && slices.Contains(w.Kinds, kind) && (kind != EventBreaker || all)
 }
 
 // OfTimers reports whether the watch is of timers' events.
 func (w *Watch) OfTimers() bool {
-	return len(w.Kinds) == 0 || slices.ContainsFunc(w.Kinds, func(kind string) bool { return kind != EventBreaker && kind != EventNode })
+	return len(w.Kinds) == 0 || slices.ContainsFunc(w.Kinds, func(kind string) bool { return kind != EventBreaker && kind != EventNode && kind != EventShards })
 }
 
 // Sees reports whether the watch selects an event of a timer.

@@ -197,6 +197,15 @@ func appendEvent(b []byte, e *backend.Event) []byte {
 		o.B = web.AppendTime(o.B, "due", e.DueMs)
 	case backend.EventDead:
 		o.Text("reason", e.Reason)
+	case backend.EventShards:
+		if g := e.Growth; g != nil {
+			o.Integer("from", int64(g.From))
+			o.Integer("to", int64(g.To))
+			o.Integer("done", int64(g.Done))
+			if e.State == backend.GrowthDivided {
+				o.Integer("shard", int64(g.From+g.Done))
+			}
+		}
 	}
 	o.OptInteger("status", int64(e.Status))
 	o.OptText("error", e.Error)

@@ -15,11 +15,11 @@ _MAX_EVENT = 1 << 20  # bytes
 
 class _Event(TypedDict):
     kind: str
-    """fired, dead, added, changed, cancelled, breaker, node; or missed: events were left out."""
+    """fired, dead, added, changed, cancelled, breaker, node, shards; or missed: events were left out."""
 
 
 class Event(_Event, total=False):
-    """Something that happened to a timer, or, of breaker and node, to one of these."""
+    """Something that happened to a timer, or, of breaker, node and shards, to these."""
 
     node: str
     at: str
@@ -42,6 +42,12 @@ class Event(_Event, total=False):
     """Of missed: how many, where that is known."""
     destination: str
     state: str
+    """Of breaker, node and shards; of the latter: begins, divided, done."""
+    to: int
+    """Of shards, as from and done: how many there will be, were, and how many new ones are made."""
+    done: int
+    shard: int
+    """Of shards that are divided: the new one."""
 
 
 class Events:

@@ -3,8 +3,8 @@ import { clock, get, html, num, open, query, span, timerLink, useEffect, useLoad
 import { Badge, Card, Empty, Failed } from "./parts.js";
 
 const most = 200;
-const everything = "fired,dead,added,changed,cancelled,breaker,node";
-const kinds = { fired: ["ok", "called"], failed: ["bad", "failed"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"], breaker: ["warn", "breaker"], node: ["warn", "node"] };
+const everything = "fired,dead,added,changed,cancelled,breaker,node,shards";
+const kinds = { fired: ["ok", "called"], failed: ["bad", "failed"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"], breaker: ["warn", "breaker"], node: ["warn", "node"], shards: ["", "shards"] };
 
 // listen reads a stream of server-sent events; fetch carries the token in a header, which
 // EventSource cannot.
@@ -34,6 +34,7 @@ function words(e) {
     case "dead": return `${e.reason}${e.status ? `, answered ${e.status}` : ""}`;
     case "breaker": return `${e.destination} is ${e.state}`;
     case "node": return `${e.node} is ${e.state}`;
+    case "shards": return e.state === "divided" ? `${e.shard} has half of another's timers; ${e.done} of ${e.to - e.from} new ones` : `${e.from} to ${e.to}: ${e.state}`;
     case "added": case "changed": return `due ${clock(e.due_ms)}`;
   }
   return "";
