@@ -78,10 +78,13 @@ func (h *Host) recover() error {
 	}
 	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, x wal.Record) error {
 		if int(x.Shard) >= len(list) {
-			return fmt.Errorf("record of shard %d, but there are only %d", x.Shard, len(list)-1)
+			return h.outnumbered(x.Shard, "a record")
 		}
 		return list[x.Shard].replay(pos, x)
 	})
+	if halt, ok := errors.AsType[*HaltError](err); ok {
+		return h.refuse(halt)
+	}
 	if err != nil {
 		return fmt.Errorf("shard: %w", err)
 	}
@@ -120,6 +123,11 @@ func (f snapshotFiles) loadSnapshots() error {
 	files, err := wal.Snapshots(f.h.cfg.FS, f.snapshotDir())
 	if err != nil {
 		return fmt.Errorf("shard: list snapshots: %w", err)
+	}
+	for _, info := range files {
+		if int(info.Shard) >= len(f.h.all()) {
+			return f.h.refuse(f.h.outnumbered(info.Shard, "a snapshot"))
+		}
 	}
 	var taken atomic.Int64
 	load := func() {

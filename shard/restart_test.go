@@ -1,14 +1,18 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"carillon/shard/record"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
+	"carillon/wal"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -247,5 +251,49 @@ func TestEqualLogEqualBytes(t *testing.T) {
 	h2, b2 := run()
 	if h1 != h2 || b1 != b2 {
 		t.Errorf("hashes %x, %x; %d and %d bytes of files, equal: %t", h1, h2, len(b1), len(b2), b1 == b2)
+	}
+}
+
+// TestIdentityOfBeforeADoubling: identity.json has the number of shards. If it was put back from a
+// copy of before they doubled, the node refuses to start, with the reason, and so does its next
+// start: it would count as empty what replicas of the other shards have acknowledged.
+func TestIdentityOfBeforeADoubling(t *testing.T) {
+	for name, has := range map[string]func(r *hostHarness){
+		"in the log": func(r *hostHarness) {
+			p, err := r.submit(2, timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1 << 41}})
+			if r.settle(); err != nil || !p.answered() {
+				t.Fatal(err)
+			}
+		},
+		"in a snapshot alone": func(r *hostHarness) {
+			r.kill()
+			r.fs = memfs.New()
+			r.change, r.starts = nil, 0
+			r.mustOpen()
+			w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), wal.SnapshotMeta{Shard: 2, Index: 9, Term: 1, Conf: record.AppendMark(nil, record.Mark{Conf: &pb.ConfState{}})})
+			if err == nil {
+				err = w.Commit()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
+			has(r)
+			r.kill()
+			r.change = func(c *Config) { c.Shards = 1 }
+			for range 2 {
+				err := r.open()
+				var halt *HaltError
+				if !errors.As(err, &halt) || halt.Reason != OldDirectory || !strings.Contains(err.Error(), "identity.json") || !strings.Contains(err.Error(), "shard 2") {
+					t.Fatalf("%v", err)
+				}
+				if Damaged(err) {
+					t.Error("it counts as damage, for which a node is replaced by itself")
+				}
+			}
+		})
 	}
 }
