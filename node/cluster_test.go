@@ -2,9 +2,12 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -148,4 +151,85 @@ func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	}
 	nodes[0].must(404, "GET", "/v1/topics/none", "")
 	nodes[1].must(404, "GET", "/v1/topics/none", "")
+}
+
+// TestNodeAwayOverTwoDoublings: the number of shards doubles twice while a node is away, so it knows
+// neither of the new shards nor of those that they were divided from. It comes back, learns of all of
+// them, gets its replicas from their leaders, and is as good as the others: the cluster then does
+// without another one.
+func TestNodeAwayOverTwoDoublings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := several(t, 3, func(c *Config) { c.Shards = 2 })
+	away, other, stays := nodes[0], nodes[1], nodes[2]
+	stays.must(201, "PUT", "/v1/topics/kept", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	const each = 40
+	add := func(name string) {
+		for k := range each {
+			stays.insist("PUT", fmt.Sprintf("/v1/topics/kept/timers/%s-%d", name, k), `{"delay":"1h","payload":1}`)
+		}
+	}
+	add("before")
+	if err := away.stop(); err != nil {
+		t.Fatal(err)
+	}
+	stays.insist("POST", "/v1/cluster/shards", `{"shards":8}`)
+	stays.awaitGrown(8)
+	add("meanwhile")
+	back := start(t, away.node.cfg.DataDir, func(c *Config) { *c = away.node.cfg })
+	back.awaitGrown(8)
+	until(t, "the cluster is healthy", func() bool {
+		_, view := back.call("GET", "/v1/cluster", "")
+		return strings.Contains(view, `"healthy":true`)
+	})
+	if err := other.stop(); err != nil {
+		t.Fatal(err)
+	}
+	add("after")
+	for _, n := range []*running{stays, back} {
+		var list struct{ Timers []struct{ ID string } }
+		until(t, "all timers are listed", func() bool {
+			status, body := n.call("GET", "/v1/topics/kept/timers?limit=1000", "")
+			return status == 200 && json.Unmarshal([]byte(body), &list) == nil && len(list.Timers) == 3*each
+		})
+	}
+}
+
+// awaitGrown waits until a node counts with so many shards, and none is being divided.
+func (r *running) awaitGrown(shards int) {
+	r.t.Helper()
+	until(r.t, fmt.Sprintf("there are %d shards", shards), func() bool {
+		_, view := r.call("GET", "/v1/cluster", "")
+		return strings.Contains(view, fmt.Sprintf(`"shards_total":%d`, shards)) && !strings.Contains(view, `"resharding"`)
+	})
+}
+
+// TestIdentityPutBackAfterADoubling: a node whose identity.json was put back from before the shards
+// doubled does not start, with the reason, and is not to be restarted.
+func TestIdentityPutBackAfterADoubling(t *testing.T) {
+	dir := t.TempDir()
+	n := start(t, dir)
+	path := filepath.Join(dir, "identity.json")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.must(202, "POST", "/v1/cluster/shards", `{"shards":8}`)
+	n.awaitGrown(8)
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(n.node.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = again.Run(t.Context())
+	if err == nil || !errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "identity.json was put back from before the number of shards grew: it has 4") {
+		t.Errorf("%v", err)
+	}
 }
