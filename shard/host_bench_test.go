@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,9 +85,19 @@ func (r *benchReceiver) StartBatch(delivery.Permit, *scheduler.BatchCall, func([
 func benchHost(b testing.TB, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
-	h, err := New(Config{Shards: shards, Node: 7, Incarnation: table.NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
+	h := runBenchHost(b, shards, 7, r, soleRows(shards+1, 7), nil)
+	for h.NotReady() != nil {
+		runtime.Gosched()
+	}
+	return h, r
+}
+
+// runBenchHost runs one node's host until the benchmark ends.
+func runBenchHost(b testing.TB, shards int, node uint64, r *benchReceiver, rows []Assignment, peers Peers) *Host {
+	b.Helper()
+	h, err := New(Config{Shards: shards, Node: node, Incarnation: table.NewIncarnation(node, 1), Meta: &rows[0], FS: vfs.OS{}, Dir: b.TempDir(),
 		Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
-		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
+		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler), Peers: peers})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -100,11 +111,8 @@ func benchHost(b testing.TB, shards int) (*Host, *benchReceiver) {
 		}
 	})
 	<-h.Started()
-	h.Place(soleRows(shards+1, 7))
-	for h.NotReady() != nil {
-		runtime.Gosched()
-	}
-	return h, r
+	h.Place(rows)
+	return h
 }
 
 // BenchmarkHostAdd measures durable adds without HTTP, on the operating system's file system. Each
@@ -114,32 +122,138 @@ func BenchmarkHostAdd(b *testing.B) {
 		for _, clients := range []int{64, 256} {
 			b.Run(fmt.Sprintf("shards=%d/clients=%d", shards, clients), func(b *testing.B) {
 				h, _ := benchHost(b, shards)
-				payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
-				var next atomic.Int64
-				var clientsDone sync.WaitGroup
-				b.ResetTimer()
-				b.ReportAllocs()
-				start := testkit.CPUTime(b)
-				for range clients {
-					clientsDone.Go(func() {
-						for {
-							n := next.Add(1)
-							if n > int64(b.N) {
-								return
-							}
-							id := timer.NewID(timer.ShardID(1+n%int64(shards)), uint64(n), 0)
-							cmd := timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: timer.JSONPayload}}
-							if _, err := h.Do(timer.ShardOf(&timer.Topic{Name: "bench"}, id, shards), &cmd, true); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				}
-				clientsDone.Wait()
-				b.ReportMetric(float64(testkit.CPUTime(b)-start)/float64(b.N), "cpu-ns/op")
+				benchAdds(b, shards, clients, func(timer.ShardID) *Host { return h })
 			})
 		}
+	}
+}
+
+// BenchmarkClusterAdd measures the same with three replicas, in three hosts that pass frames to each
+// other in memory. Clients call the leader.
+func BenchmarkClusterAdd(b *testing.B) {
+	for _, shards := range []int{4, 16, 64} {
+		for _, clients := range []int{64, 256} {
+			b.Run(fmt.Sprintf("shards=%d/clients=%d", shards, clients), func(b *testing.B) {
+				hosts := benchCluster(b, shards)
+				leaders := make([]*Host, shards+1)
+				for id := range leaders {
+					leaders[id] = hosts[slices.IndexFunc(hosts, func(h *Host) bool { return h.Leads(timer.ShardID(id)) })]
+				}
+				benchAdds(b, shards, clients, func(id timer.ShardID) *Host { return leaders[id] })
+			})
+		}
+	}
+}
+
+// benchLinks delivers frames to the other hosts of a process, each node's by a goroutine.
+type benchLinks struct {
+	noPeers
+	to map[uint64]chan []byte
+}
+
+func (l benchLinks) Send(node uint64, frame []byte) {
+	select {
+	case l.to[node] <- frame:
+	default:
+	}
+}
+
+// benchCluster runs three hosts, each of which leads a third of the shards.
+func benchCluster(b *testing.B, shards int) (hosts []*Host) {
+	b.Helper()
+	nodes := []uint64{7, 8, 9}
+	var rows []Assignment
+	for id := range timer.ShardID(shards + 1) {
+		row := Assignment{Group: id, Epoch: 1, Settled: true}
+		for i := range nodes {
+			node := nodes[(int(id)+i)%len(nodes)]
+			row.Members = append(row.Members, Member{Node: node, Replica: ReplicaID(node, 1)})
+		}
+		rows = append(rows, row)
+	}
+	links := map[uint64]benchLinks{}
+	for _, node := range nodes {
+		links[node] = benchLinks{to: map[uint64]chan []byte{}}
+		for _, other := range nodes {
+			links[node].to[other] = make(chan []byte, 1024)
+		}
+		hosts = append(hosts, runBenchHost(b, shards, node, &benchReceiver{}, rows, links[node]))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.Cleanup(cancel)
+	for from, l := range links {
+		for to, frames := range l.to {
+			go func() {
+				for {
+					select {
+					case frame := <-frames:
+						hosts[slices.Index(nodes, to)].Deliver(from, frame)
+					case <-ctx.Done():
+						return
+					}
+				}
+			}()
+		}
+	}
+	for {
+		led := 0
+		for i := range hosts {
+			for id := 1; id <= shards; id++ {
+				if id%len(nodes) == i && hosts[i].Leads(timer.ShardID(id)) {
+					led++
+				}
+			}
+		}
+		if led == shards {
+			return hosts
+		}
+		time.Sleep(tickInterval)
+	}
+}
+
+// benchAdds measures adds of many clients, each of which has one in flight.
+func benchAdds(b *testing.B, shards, clients int, leader func(timer.ShardID) *Host) {
+	b.Helper()
+	payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
+	var next atomic.Int64
+	var clientsDone sync.WaitGroup
+	b.ResetTimer()
+	b.ReportAllocs()
+	start := testkit.CPUTime(b)
+	for range clients {
+		clientsDone.Go(func() {
+			for {
+				n := next.Add(1)
+				if n > int64(b.N) {
+					return
+				}
+				id := timer.NewID(timer.ShardID(1+n%int64(shards)), uint64(n), 0)
+				cmd := timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, Payload: payload, PayloadKind: timer.JSONPayload}}
+				shard := timer.ShardOf(&timer.Topic{Name: "bench"}, id, shards)
+				if _, err := leader(shard).Do(shard, &cmd, true); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	clientsDone.Wait()
+	b.ReportMetric(float64(testkit.CPUTime(b)-start)/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkClusterIdle measures the processor time of three hosts in a second without operations.
+func BenchmarkClusterIdle(b *testing.B) {
+	for _, shards := range []int{4, 64, 1024} {
+		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
+			benchCluster(b, shards)
+			second := time.NewTicker(time.Second)
+			b.ResetTimer()
+			start := testkit.CPUTime(b)
+			for range b.N {
+				<-second.C
+			}
+			b.ReportMetric(float64(testkit.CPUTime(b)-start)/float64(b.N), "cpu-ns/s")
+		})
 	}
 }
 

@@ -132,6 +132,7 @@ func (r *replica) work() {
 	}
 	r.reads.serve(r)
 	r.turn.wakeMs = r.machine.nextWake()
+	r.w.soonest.include(r)
 	r.publish()
 }
 

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,7 @@ type worker struct {
 	timers clocks.Moment // … for timers: by a manual clock they also measure by it
 	looked bool
 
+	soonest soonest
 	dirty   []*replica // to be worked on in this turn
 	again   []*replica // to be worked on in another turn, right after this one
 	stalled []*replica // to be worked on when a frame is done
@@ -143,12 +145,7 @@ func (w *worker) turn() {
 	}
 	w.spare = events[:0]
 	w.tick()
-	for _, r := range w.groups {
-		r.election.stand(r)
-		if r.turn.wakeMs <= w.now.WallMs || r.pipeline.gathering && r.pipeline.gatherUntil() <= w.now.Mono {
-			w.touch(r)
-		}
-	}
+	w.touchDue()
 	for i := 0; i < len(w.dirty); i++ {
 		r := w.dirty[i]
 		r.turn.touched, r.turn.hadTime = false, false
@@ -160,6 +157,41 @@ func (w *worker) turn() {
 	w.flush()
 	w.account()
 	w.host.manual.turnEnds(w)
+}
+
+// soonest is a bound: no group asks for a turn before both of these times. It saves most turns the
+// visit of all groups.
+type soonest struct {
+	wallMs int64         // of the timing wheels and destination queues
+	mono   time.Duration // of pipelines and elections
+}
+
+// include lowers the bound to a group's times.
+func (s *soonest) include(r *replica) {
+	s.wallMs = min(s.wallMs, r.turn.wakeMs)
+	if r.pipeline.gathering {
+		s.mono = min(s.mono, r.pipeline.gatherUntil())
+	}
+	if r.election.at != 0 {
+		s.mono = min(s.mono, r.election.at)
+	}
+}
+
+// touchDue touches the groups whose time has come: O(groups) if the time of any may have come, else
+// O(1).
+func (w *worker) touchDue() {
+	if w.now.WallMs < w.soonest.wallMs && w.now.Mono < w.soonest.mono {
+		return
+	}
+	w.soonest = soonest{math.MaxInt64, math.MaxInt64}
+	for _, r := range w.groups {
+		r.election.stand(r)
+		if r.turn.wakeMs <= w.now.WallMs || r.pipeline.gathering && r.pipeline.gatherUntil() <= w.now.Mono {
+			w.touch(r) // after its turn it is included
+		} else {
+			w.soonest.include(r)
+		}
+	}
 }
 
 // touchAgain adds the groups that asked for another turn. Those whose schedulers had no time in the
@@ -294,7 +326,9 @@ func (w *worker) tick() {
 			r.raft.Tick()
 		}
 		r.tick()
-		w.touch(r)
+		if r.leader || r.election.leaderless || w.held.pressure != roomy || r.raft.HasReady() {
+			w.touch(r) // others have nothing to do by themselves
+		}
 	}
 	if old := w.sample.fault.Load(); old == nil || *old != fault {
 		w.sample.fault.Store(&fault)
@@ -323,18 +357,9 @@ func (w *worker) untilWake() time.Duration {
 	if w.waitsForOthers() {
 		wait = min(wait, w.out.openedAt+spareFor-clock.Mono())
 	}
-	at := int64(1<<63 - 1)
-	for _, r := range w.groups {
-		at = min(at, r.turn.wakeMs)
-		if r.pipeline.gathering {
-			wait = min(wait, r.pipeline.gatherUntil()-clock.Mono())
-		}
-		if r.election.at != 0 {
-			wait = min(wait, r.election.at-clock.Mono())
-		}
-	}
-	if at < 1<<63-1 {
-		wait = min(wait, clock.UntilWall(at))
+	wait = min(wait, w.soonest.mono-clock.Mono())
+	if w.soonest.wallMs < math.MaxInt64 {
+		wait = min(wait, clock.UntilWall(w.soonest.wallMs))
 	}
 	return max(0, wait)
 }
