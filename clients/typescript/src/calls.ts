@@ -52,6 +52,9 @@ export interface Request extends CallOptions {
 /** The path of a call: /v1/ and the parts, each of them escaped. */
 export const path = (...parts: string[]) => `/v1/${parts.map(encodeURIComponent).join("/")}`;
 
+/** A segment that fetch would resolve, which makes the path of another call. */
+const dots = /\/(\.|%2e){1,2}(\/|$)/i;
+
 /** Makes calls at any of a cluster's nodes. */
 export class Calls {
   readonly #nodes: string[];
@@ -138,6 +141,7 @@ export class Calls {
    * Makes the call at one node. After a failure, and a 503, the next call goes to the next node.
    */
   async #send(r: Request, signal?: AbortSignal): Promise<{ response: Response; passOver: () => void }> {
+    if (dots.test(r.path)) throw new Problem(400, { code: "bad_request", detail: "path: dot segment" });
     const at = this.#current;
     const leader = this.#leaders.node(r.topic ?? "", r.timer ?? "");
     const node = leader ?? at % this.#nodes.length;

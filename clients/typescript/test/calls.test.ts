@@ -68,6 +68,17 @@ test("calls that are safe to repeat are repeated, and no others", async () => {
   });
 });
 
+test("an id of dots is refused before fetch makes another path of it", async () => {
+  await using([[{ body: timer }]], {}, async (client, node) => {
+    const calls = [() => client.pauseTimer("o", ".."), () => client.resumeTimer("o", ".."), () => client.get("o", "."), () => client.deleteTopic(".."),
+      () => client.request({ method: "GET", path: "/v1/topics/o/timers/%2E%2e/pause" })];
+    for (const call of calls) {
+      await assert.rejects(call(), (err) => err instanceof Problem && err.status === 400 && err.code === "bad_request" && err.detail === "path: dot segment", String(call));
+    }
+    assert.equal(node.seen.length, 0);
+  });
+});
+
 test("repetitions end: by their number, by the time, by the signal", async () => {
   await using([[problem(503, "overloaded")]], { retries: 2 }, async (client, node) => {
     await assert.rejects(client.get("o", "a"), (err) => err instanceof Problem && err.code === "overloaded" && err.retryable);
