@@ -109,6 +109,36 @@ func TestApplyOfAnExport(t *testing.T) {
 	}
 }
 
+// TestApplyOfOutcomeTopics: what on_done and on_dead name is looked at before anything is changed.
+func TestApplyOfOutcomeTopics(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	ctlSays(t, url, "topics", "put", "there", "--policy", "{}")
+	ctlSays(t, url, "topics", "put", "queue", "--policy", `{"serial":true}`)
+	for file, fault := range map[string]string{
+		"topics:\n  a: {}\n  b: {on_dead: {topic: nowhere}}":               "stdin:3: b: on_dead: nowhere: there is no such topic, in the file or in the cluster\n",
+		"topics:\n  a: {}\n  b: {on_dead: {topic: queue}}":                 "stdin:3: b: on_dead: queue: the topic is serial\n",
+		"topics:\n  a: {serial: true}\n  b:\n    on_done: {topic: a}":      "stdin:4: b: on_done: a: the topic is serial\n",
+		"topics:\n  there: {serial: true}\n  b: {on_done: {topic: there}}": "stdin:3: b: on_done: there: the topic is serial\n",
+		"topics:\n  a: {}\n  b: {on_dead: {topic: b}}":                     "stdin:3: b: on_dead: b: it needs that topic in order to be made; make it first: carillon ctl topics put b --policy '{}'\n",
+		"topics:\n  b: {on_dead: {topic: c}}\n  c: {on_done: {topic: b}}":  "stdin:3: c: on_done: b: it needs that topic in order to be made; make it first: carillon ctl topics put b --policy '{}'\n",
+	} {
+		applied(t, url, file, 1, "", fault, "--dry-run")
+		applied(t, url, file, 1, "", fault)
+	}
+	if out := ctlSays(t, url, "--json", "topics"); strings.Contains(out, `"topic":"a"`) || strings.Contains(out, `"topic":"b"`) {
+		t.Errorf("a file with a fault made a topic: %s", out)
+	}
+	applied(t, url, "topics: {b: {on_dead: {topic: there}}}", 0, "create b\n1 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "")
+	const circle = "topics: {b: {on_dead: {topic: c}}, c: {on_done: {topic: b}}, there: {on_done: {topic: there}}}"
+	applied(t, url, circle, 0, "create c\nchange b  on_dead.topic there -> c\n"+
+		"change there  on_done none -> {\"topic\":\"there\"}\n1 created, 2 changed, 0 left, 0 kept, 0 deleted\n", "")
+	// What is there already is not looked at again.
+	ctlSays(t, url, "topics", "delete", "b", "--force")
+	applied(t, url, "topics: {c: {on_done: {topic: b}}}", 0, "leave c\n0 created, 0 changed, 1 left, 0 kept, 0 deleted\n", "")
+	applied(t, url, "topics: {c: {on_done: {topic: b}, lease: 5m}}", 0, "change c  lease 30s -> 5m\n0 created, 1 changed, 0 left, 0 kept, 0 deleted\n", "")
+}
+
 // TestApplyOfHiddenValues: REDACTED and fingerprints keep what is stored; a credential that is
 // written out is sent each time.
 func TestApplyOfHiddenValues(t *testing.T) {

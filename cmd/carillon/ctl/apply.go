@@ -155,10 +155,9 @@ func (s *step) run(ctl *Command) (stop bool) {
 // plan compares the file with the topics that there are. Deletions come last.
 func (a *applyCmd) plan(ctl *Command, wanted []topicInFile) (steps []step, err error) {
 	var faults []error
-	named := map[string]bool{}
+	serial := map[string]bool{} // the file's topics, each after those that its policy names
 	for i := range wanted {
 		t := &wanted[i]
-		named[t.name] = true
 		body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", t.name)})
 		_, refused := errors.AsType[*client.Problem](err)
 		s := a.step(t.name, "create", http.MethodPut, plain(t.policy), "")
@@ -172,6 +171,10 @@ func (a *applyCmd) plan(ctl *Command, wanted []topicInFile) (steps []step, err e
 		default:
 			return nil, err
 		}
+		if err == nil {
+			err = s.checkOutcomes(ctl, t, wanted[i:], serial)
+		}
+		serial[t.name] = same(t.policy["serial"], plain(true))
 		steps, faults = append(steps, s), append(faults, err)
 	}
 	if err := errors.Join(faults...); err != nil || !a.Prune {
@@ -179,9 +182,10 @@ func (a *applyCmd) plan(ctl *Command, wanted []topicInFile) (steps []step, err e
 	}
 	rows, err := ctl.topicRows("")
 	for _, row := range rows {
+		_, named := serial[row.Topic]
 		pending, dead := row.Counts.Scheduled+row.Counts.Leased, row.Counts.Dead
 		switch {
-		case named[row.Topic] || row.AutoCreated:
+		case named || row.AutoCreated:
 		case pending+dead > 0:
 			steps = append(steps, step{Topic: row.Topic, Action: "keep", Note: fmt.Sprintf(
 				"timers pending: %d, dead letters: %d; carillon ctl topics delete %s --force drops them, too", pending, dead, row.Topic)})
@@ -190,6 +194,40 @@ func (a *applyCmd) plan(ctl *Command, wanted []topicInFile) (steps []step, err e
 		}
 	}
 	return steps, err
+}
+
+// checkOutcomes looks at the topics that s has on_done and on_dead of t name: each must be there
+// when t is sent, and not be serial. serial has the topics that are sent before, later the others.
+func (s *step) checkOutcomes(ctl *Command, t *topicInFile, later []topicInFile, serial map[string]bool) error {
+	for _, field := range []string{"on_done", "on_dead"} {
+		to := t.outcomeTopic(field)
+		stays := s.Action != "create" && !slices.ContainsFunc(s.Changes, func(c fieldChange) bool { return strings.HasPrefix(c.Field, field) })
+		if to == "" || stays {
+			continue
+		}
+		isSerial, sent := serial[to]
+		if !sent {
+			body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", to)})
+			var row topicRow
+			switch {
+			case err == nil:
+				err = readAnswer(body, &row)
+			case !errors.Is(err, client.ErrUnknownTopic):
+			case slices.ContainsFunc(later, func(o topicInFile) bool { return o.name == to }):
+				err = fmt.Errorf("it needs that topic in order to be made; make it first: carillon ctl topics put %s --policy '{}'", to)
+			default:
+				err = errors.New("there is no such topic, in the file or in the cluster")
+			}
+			if err != nil {
+				return t.outcomeFault(field, err.Error())
+			}
+			isSerial = same(membersOf(row.Policy)["serial"], plain(true))
+		}
+		if isSerial {
+			return t.outcomeFault(field, "the topic is serial")
+		}
+	}
+	return nil
 }
 
 func (a *applyCmd) step(topic, action, method string, body []byte, version string) step {

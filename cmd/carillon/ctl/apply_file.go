@@ -109,6 +109,18 @@ func (t *topicInFile) shown(had []byte) (fields, error) {
 	return membersOf(shown), nil
 }
 
+// outcomeTopic is the topic that on_done or on_dead names; "" if none.
+func (t *topicInFile) outcomeTopic(field string) string {
+	var to struct{ Topic string }
+	_ = json.Unmarshal(t.policy[field], &to)
+	return to.Topic
+}
+
+func (t *topicInFile) outcomeFault(field, text string) error {
+	text = fmt.Sprintf("%s: %s: %s", field, t.outcomeTopic(field), text)
+	return t.fault(max(t.line, lineOf(t.node, "", text)), text)
+}
+
 // lineOf finds the line of a fault: that of the deepest key that its text names by path, or in
 // quotes if it is unknown. 0: there is none, as where it was merged from elsewhere.
 func lineOf(n *yaml.Node, path, fault string) (line int) {
@@ -176,11 +188,8 @@ func namedFirst(wanted []topicInFile) (ordered []topicInFile) {
 		}
 		placed[i] = true
 		for _, field := range []string{"on_done", "on_dead"} {
-			var to struct{ Topic string }
-			if json.Unmarshal(wanted[i].policy[field], &to) == nil {
-				if k, there := at[to.Topic]; there {
-					place(k)
-				}
+			if k, there := at[wanted[i].outcomeTopic(field)]; there {
+				place(k)
 			}
 		}
 		ordered = append(ordered, wanted[i])
