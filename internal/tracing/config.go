@@ -18,7 +18,10 @@ const DefaultSample = 0.01
 const (
 	headersEnv       = "OTEL_EXPORTER_OTLP_HEADERS"
 	tracesHeadersEnv = "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
+	attributesEnv    = "OTEL_RESOURCE_ATTRIBUTES"
 )
+
+const samplerEnv = "OTEL_TRACES_SAMPLER"
 
 // Config is where spans go, and how many. Where a field is empty, the environment variables of
 // OpenTelemetry count.
@@ -58,21 +61,50 @@ func isEndpoint(text string) bool {
 		u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// validateEnv checks what may have credentials. OpenTelemetry leaves out what it cannot read, and a
-// node without them could not report. The faults name the variable only.
+// Variables of OpenTelemetry that are integers, those of time in milliseconds.
+var integersEnv = []string{
+	"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+	"OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+}
+
+// validateEnv checks the variables that count. OpenTelemetry leaves out what it cannot read; a node
+// without its credentials could not report. The faults name the variable only: values may be
+// credentials.
 func (c *Config) validateEnv() (errs []error) {
 	if name, value := endpointOfEnv(); c.Endpoint == "" && !isEndpoint(value) {
 		errs = append(errs, fmt.Errorf("%s: %s", name, endpointForm))
 	}
-	for _, name := range []string{headersEnv, tracesHeadersEnv} {
+	for _, name := range []string{headersEnv, tracesHeadersEnv, attributesEnv} {
+		isPair := isHeader
+		if name == attributesEnv {
+			isPair = isAttribute
+		}
 		for pair := range strings.SplitSeq(env(name), ",") {
-			if strings.TrimSpace(pair) != "" && !isHeader(pair) {
+			if strings.TrimSpace(pair) != "" && !isPair(pair) {
 				errs = append(errs, fmt.Errorf("%s: must be name=value,name=value, each value percent-encoded", name))
 				break
 			}
 		}
 	}
+	for _, name := range integersEnv {
+		if value := os.Getenv(name); value != "" {
+			if n, err := strconv.Atoi(value); err != nil || n < 0 {
+				errs = append(errs, fmt.Errorf("%s: must be an integer, not below 0; of a time, milliseconds", name))
+			}
+		}
+	}
+	switch strings.TrimPrefix(os.Getenv(samplerEnv), "parentbased_") {
+	case "", "always_on", "always_off", "traceidratio":
+	default:
+		errs = append(errs, errors.New(samplerEnv+": must be always_on, always_off or traceidratio, perhaps with parentbased_ in front"))
+	}
 	return errs
+}
+
+func isAttribute(pair string) bool {
+	_, value, ok := strings.Cut(pair, "=")
+	_, err := url.PathUnescape(value)
+	return ok && err == nil
 }
 
 func isHeader(pair string) bool {
@@ -111,7 +143,7 @@ func (c *Config) sample() (float64, error) {
 		return *c.Sample, nil
 	}
 	part := os.Getenv("OTEL_TRACES_SAMPLER_ARG")
-	switch sampler := strings.TrimPrefix(os.Getenv("OTEL_TRACES_SAMPLER"), "parentbased_"); {
+	switch sampler := strings.TrimPrefix(os.Getenv(samplerEnv), "parentbased_"); {
 	case sampler == "always_on":
 		return 1, nil
 	case sampler == "always_off":

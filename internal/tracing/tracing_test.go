@@ -236,7 +236,15 @@ func TestConfig(t *testing.T) {
 		"a header's value":    {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "a=pw%zz"}, on: true, sample: DefaultSample, fault: "OTEL_EXPORTER_OTLP_HEADERS: "},
 		"a header's two lines": {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=pw%0Ab"}, on: true, sample: DefaultSample,
 			fault: "OTEL_EXPORTER_OTLP_TRACES_HEADERS: "},
-		"headers of nothing": {env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "pw"}, sample: DefaultSample},
+		"a timeout with a unit": {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "pw5s"}, on: true, sample: DefaultSample, fault: "OTEL_EXPORTER_OTLP_TIMEOUT: "},
+		"a batch's number":      {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "1e3"}, on: true, sample: DefaultSample, fault: "OTEL_BSP_MAX_QUEUE_SIZE: "},
+		"a negative delay":      {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_BSP_SCHEDULE_DELAY": "-1"}, on: true, sample: DefaultSample, fault: "OTEL_BSP_SCHEDULE_DELAY: "},
+		"numbers":               {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_BSP_SCHEDULE_DELAY": "500", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "900"}, on: true, sample: DefaultSample},
+		"another sampler":       {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_TRACES_SAMPLER": "pw"}, on: true, sample: DefaultSample, fault: "OTEL_TRACES_SAMPLER: "},
+		"an attribute":          {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "a=b,pw"}, on: true, sample: DefaultSample, fault: "OTEL_RESOURCE_ATTRIBUTES: "},
+		"an attribute's value":  {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "a=pw%zz"}, on: true, sample: DefaultSample, fault: "OTEL_RESOURCE_ATTRIBUTES: "},
+		"attributes":            {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "a=b%20c,d="}, on: true, sample: DefaultSample},
+		"headers of nothing":    {env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "pw"}, sample: DefaultSample},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for variable, value := range tt.env {
