@@ -510,7 +510,8 @@ func TestConsoleEditsTimers(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleSearchesAllTopics: an id is found in a topic behind the first page of them.
+// TestConsoleSearchesAllTopics: an id is found in a topic behind the first page of them. Pages that
+// do not look behind it say so.
 func TestConsoleSearchesAllTopics(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -526,6 +527,12 @@ func TestConsoleSearchesAllTopics(t *testing.T) {
 	b.awaitTrue("the timer opens", `location.hash === '#/topics/zoo/timers/far-away'`)
 	b.open(p.url + "/#/search?q=nowhere")
 	b.sees("No timer of 1,003 topics has this id. For ids that begin so and for labels, only the first 1,000 topics were searched.")
+	// The overview and the dead letters look at as many topics, and say so.
+	m.must(t, 200, "POST", "/v1/topics/t0900/pause", "")
+	b.open(p.url + "/")
+	b.sees("Topic t0900 is paused.", "Only the first 1,000 topics by name were looked at.")
+	b.open(p.url + "/#/dead")
+	b.sees("No dead letters.", "Only the first 1,000 topics by name were looked at.")
 }
 
 // TestConsoleSaysThatAnUpgradeWaits: after an upgrade the cluster page shows how to finalize it,

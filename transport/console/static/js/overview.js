@@ -1,7 +1,7 @@
 // The cluster at a glance: is it healthy, and if not, why; how much it does; what comes next.
 import { get, html, many, may, num, rate, span, useEffect, useLoad, useMemo, useRef, useState } from "./lib.js";
 import { Badge, Card, Chart, Failed, Figure, waits } from "./parts.js";
-import { NoTopics, TopicTable } from "./topics.js";
+import { FirstTopics, NoTopics, TopicTable } from "./topics.js";
 import { backups, loadStats, NodeTable } from "./cluster.js";
 import { DueChart } from "./due.js";
 import { failing, health, originOf } from "./receivers.js";
@@ -88,7 +88,7 @@ function useLateness(stats) {
 export function Overview() {
   const cluster = useLoad((s) => get("/v1/cluster", {}, s), [], 3000);
   const stats = useLoad(loadStats, [], 2000);
-  const topics = useLoad((s) => get("/v1/topics", { counts: true, limit: 200 }, s), [], 5000);
+  const topics = useLoad((s) => get("/v1/topics", { counts: true, limit: 1000 }, s), [], 5000);
   const receivers = useLoad((s) => (may("cluster") ? get("/v1/destinations", { limit: 1000 }, s) : Promise.resolve(null)), [], 5000);
   const late = useLateness(stats.data);
   const rates = useMemo(() => {
@@ -104,6 +104,7 @@ export function Overview() {
   return html`<div class="stack"><h1 class="hidden">Overview</h1>
     <${Failed} error=${cluster.error || stats.error || topics.error} again=${cluster.again} />
     <${Verdict} cluster=${cluster.data} list=${list} />
+    <${FirstTopics} of=${topics.data} />
     ${t && html`<div class="figures">
       <${Figure} value=${t.scheduled} name="scheduled" href="#/due" />
       <${Figure} value=${rate(t.adds_per_second)} name="adds per second" />

@@ -36,6 +36,9 @@ export function TopicTable({ topics, brief }) {
 
 export const NoTopics = () => html`<${Empty}>No topics yet. Adding a timer creates one:<br /><code>carillon ctl add try --delay 1m --payload '{"hello":"world"}' --callback http://127.0.0.1:7780/</code><//>`;
 
+// FirstTopics is shown where a list of topics with their counts has more pages, which are not read.
+export const FirstTopics = ({ of }) => of && of.next_cursor && html`<p class="muted">Only the first ${num(of.topics.length)} topics by name were looked at. <a href="#/topics">All topics</a></p>`;
+
 export function Topics() {
   const [prefix, setPrefix] = useState("");
   const pages = usePages(), { cursor } = pages;
