@@ -68,7 +68,8 @@ func postgres(t *testing.T) (address string) {
 }
 
 // TestOutbox: each committed row makes one timer, that fires once, also where a relay is killed
-// after the cluster has added timers and before it has committed. A row that is refused stays.
+// after the cluster has added timers and before it has committed. A row that is refused stays, and
+// holds up no other row, also where the cluster refuses a batch as a whole.
 func TestOutbox(t *testing.T) {
 	for _, c := range []struct {
 		language string
@@ -162,6 +163,22 @@ func TestOutbox(t *testing.T) {
 			}
 			if rec.called("orders", "undone-1") != 0 || m.read(t, "orders", "later-600").DueMs < time.Now().Add(23*time.Hour).UnixMilli() {
 				t.Error("a timer is not that of its row")
+			}
+
+			const row = `INSERT INTO outbox (topic, id, due, payload) VALUES ('%s', '%s', '%s', %s);`
+			tomorrow := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+			sql(fmt.Sprintf(row, "no topic", "nowhere", tomorrow, "'1'") + fmt.Sprintf(row, "orders", "deep", tomorrow, "(repeat('[', 70) || repeat(']', 70))::json"))
+			sql(fmt.Sprintf(`INSERT INTO outbox (topic, id, due, payload) SELECT 'orders', 'big-' || n, '%s', to_json(repeat('x', 100000)) FROM generate_series(1, 100) n`, tomorrow))
+			sql("DO $$ BEGIN " + fmt.Sprintf(row, "orders", "without-end", "infinity", "'1'") + " EXCEPTION WHEN check_violation THEN NULL; END $$")
+			last := begin(t, append(relay, "--once"), "DATABASE_URL="+database, "CARILLON_URL="+p.url)
+			if code := last.awaitExit(t, clientLimit); code != 0 {
+				t.Fatalf("the relay exits %d: %s", code, last.stderr)
+			}
+			if left := sql("SELECT string_agg(id || ' ' || (error IS NOT NULL), ', ' ORDER BY seq) FROM outbox"); left != "never true, nowhere true, deep true" {
+				t.Errorf("left are %q", left)
+			}
+			if m.must(t, 200, "GET", "/v1/topics/orders", "").decode(t, &topic); topic.Counts.Scheduled != later+100 {
+				t.Errorf("the topic has %+v", topic.Counts)
 			}
 		})
 	}

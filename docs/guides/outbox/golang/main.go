@@ -12,6 +12,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -75,13 +76,13 @@ func relay(ctx context.Context, db *sql.DB, carillon *client.Client) (sent int, 
 		return 0, err
 	}
 	for topic, b := range batches {
-		results, err := carillon.Batch(ctx, topic, b.ops, true)
+		problems, err := send(ctx, carillon, topic, b.ops)
 		if err != nil {
 			return 0, fmt.Errorf("topic %s: %w", topic, err)
 		}
 		var done []int64
-		for i, r := range results {
-			switch p := r.Problem; {
+		for i, p := range problems {
+			switch {
 			case p == nil:
 				done = append(done, b.rows[i])
 			case p.Retryable:
@@ -99,6 +100,30 @@ func relay(ctx context.Context, db *sql.DB, carillon *client.Client) (sent int, 
 		sent += len(b.rows)
 	}
 	return sent, tx.Commit()
+}
+
+// send adds timers, and returns for each why it was refused, or nil. Of a batch that is refused as
+// a whole the halves are sent, so that one row does not hold up the others.
+func send(ctx context.Context, carillon *client.Client, topic string, ops []client.Op) (problems []*client.Problem, err error) {
+	results, err := carillon.Batch(ctx, topic, ops, true)
+	for _, r := range results {
+		problems = append(problems, r.Problem)
+	}
+	p, refused := errors.AsType[*client.Problem](err)
+	if !refused || !slices.Contains([]int{400, 404, 413, 422}, p.Status) {
+		return problems, err
+	}
+	if len(ops) == 1 {
+		return []*client.Problem{p}, nil
+	}
+	for half := range slices.Chunk(ops, (len(ops)+1)/2) {
+		more, err := send(ctx, carillon, topic, half)
+		if err != nil {
+			return nil, err
+		}
+		problems = append(problems, more...)
+	}
+	return problems, nil
 }
 
 // read locks rows that no other relay has, by topic.
