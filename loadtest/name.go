@@ -110,7 +110,6 @@ func (n *names) appendPayload(to []byte, number int64, version int, dueMs int64)
 	return append(to, `"}`...)
 }
 
-// appendName appends the name of a version, in quotes.
 func (n *names) appendName(to []byte, number int64, version int, dueMs int64) []byte {
 	to = append(to, '"')
 	to = append(to, n.run...)

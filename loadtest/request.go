@@ -51,7 +51,6 @@ func fixedHeaders(host, token string) []byte {
 	return []byte(fixed)
 }
 
-// place is the topic and the id of a timer.
 func (r *requests) place(number int64) (topic, id string) {
 	r.scratch = r.names.appendTopic(r.scratch[:0], r.names.topicOf(number))
 	at := len(r.scratch)
@@ -59,7 +58,6 @@ func (r *requests) place(number int64) (topic, id string) {
 	return string(r.scratch[:at]), string(r.scratch[at:])
 }
 
-// write returns the request for a call.
 func (r *requests) write(c *call, fixed []byte) []byte {
 	if len(c.numbers) > 1 {
 		return r.writeBatch(c, fixed)

@@ -385,7 +385,6 @@ func perSecond(n int64, seconds float64) float64 {
 	return float64(n) / seconds
 }
 
-// writeFiles writes the JSON and HTML files that were asked for.
 func (r Report) writeFiles(out io.Writer) error {
 	if r.Config.JSON == "-" {
 		if err := r.WriteJSON(out); err != nil {

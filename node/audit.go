@@ -31,7 +31,6 @@ func (n *Node) auditLog() *audit.Log {
 	return audit.New(audit.Config{Path: path, Logger: n.cfg.Logger})
 }
 
-// auditor has a log record the changes of the API.
 func auditor(log *audit.Log) func(api.Change) {
 	if log == nil {
 		return nil

@@ -73,7 +73,6 @@ func (k *intakes) open(from uint64, header []byte, receive func() (incoming, err
 	return s, nil
 }
 
-// awakenLocked makes an idle one busy.
 func (k *intakes) awakenLocked(s *snapshotReceiver) {
 	s.busy = true
 	s.expiry.Stop()

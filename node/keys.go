@@ -111,7 +111,6 @@ func (p *process) warnShared(path string, shared bool) {
 
 var errNoKey = errors.New("there is no key in it")
 
-// parseKeys reads the lines of a key file.
 func parseKeys(data []byte, sizes []int) (keys [][]byte, err error) {
 	if len(data) > maxKeyFileBytes {
 		return nil, fmt.Errorf("it is longer than %d bytes", maxKeyFileBytes)

@@ -34,7 +34,6 @@ func (c *core) named(ids []uint64) (names []string) {
 	return names
 }
 
-// showMoves shows what moves and what waits, on the node that plans it.
 func (p *process) showMoves(m *metrics.Metrics) {
 	for kind := range ring.MoveKinds {
 		for state, of := range map[string]func(*ring.Moves) int{

@@ -361,7 +361,6 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	return s.await()
 }
 
-// showParts adds to the metrics those of parts that are not of the cluster.
 func (n *Node) showParts(p *process, m *metrics.Metrics, aside int) {
 	m.Gauge("carillon_memory_needed_bytes", "Memory that the process needs: without what is free, or garbage.", p.memory.Now)
 	m.Gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return n.mem.Bytes })

@@ -38,7 +38,6 @@ func (c Config) where(listens []netip.AddrPort) address.Policy {
 	return p
 }
 
-// goesTo describes the addresses to which a policy lets callbacks go.
 func goesTo(p address.Policy) string {
 	if p.AllowPrivate {
 		return "public, private and loopback addresses: the API is on loopback and asks for no tokens"

@@ -73,7 +73,6 @@ func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.Gr
 	return needs, nil
 }
 
-// showResharding shows how far a growth of the number of shards is.
 func (p *process) showResharding(m *metrics.Metrics) {
 	m.Gauge("carillon_shards", "Shards of the cluster.", func() int64 { return int64(p.core.Load().member.State.Shards().Now) })
 	growth := func() backend.ReshardingView {

@@ -246,7 +246,6 @@ func (c *core) doSealed(ctx context.Context, ops []timer.Op) {
 	}
 }
 
-// sealedPolicy gives a policy whose secrets are sealed.
 func (c *core) sealedPolicy(topic string, p *timer.Policy) (*timer.Policy, error) {
 	if ring.WithoutSecrets(p) == p {
 		return p, nil

@@ -38,7 +38,11 @@ func TargetFrom(current [][]uint64, nodes []TargetNode, groups, replicas int) []
 	b.rings.use(ids, groups)
 	for i := range b.rows {
 		if i < len(current) {
-			b.keep(i, current[i])
+			for _, n := range current[i] {
+				if len(b.rows[i].nodes) < b.want && b.load(n) != nil && !slices.Contains(b.rows[i].nodes, n) {
+					b.add(i, n)
+				}
+			}
 		}
 	}
 	for i := range b.rows {
@@ -157,15 +161,6 @@ func (l *layout) load(node uint64) *nodeLoad {
 		return &l.loads[i]
 	}
 	return nil
-}
-
-// keep takes over the nodes of a row that are known and wanted.
-func (l *layout) keep(i int, nodes []uint64) {
-	for _, n := range nodes {
-		if len(l.rows[i].nodes) < l.want && l.load(n) != nil && !slices.Contains(l.rows[i].nodes, n) {
-			l.add(i, n)
-		}
-	}
 }
 
 // add puts a node at the end of a row.

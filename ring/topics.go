@@ -127,7 +127,6 @@ func (t *Topics) Count(prefix string, most int, f func(*timer.Topic) bool) (n in
 	return n
 }
 
-// applyTopic applies a command about topics and notifies of the change.
 func (t *Topics) applyTopic(nowMs int64, c *Command) Reply {
 	r := t.apply(nowMs, c)
 	if r.Err == nil {
@@ -227,7 +226,6 @@ func (t *Topics) publishLocked(v *timer.Topic) {
 	t.stale = true
 }
 
-// withdrawLocked forgets a topic.
 func (t *Topics) withdrawLocked(v *timer.Topic) {
 	t.topicSet.remove(v)
 	t.stale = true

@@ -80,7 +80,6 @@ type opRoom struct {
 
 var opRooms = sync.Pool{New: func() any { return new(opRoom) }}
 
-// reserve makes room for n ops to a number of workers.
 func (r *opRoom) reserve(n, workers int) {
 	r.ops = slices.Grow(r.ops, n)[:n]
 	r.lists = slices.Grow(r.lists, workers)[:workers]
@@ -187,7 +186,6 @@ func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int)
 	return r
 }
 
-// newTimerRead prepares a read of one timer.
 func (c clients) newTimerRead(id timer.ShardID, topic timer.TopicID, timerID string, found **timer.Timer) *read {
 	var r *read
 	r = c.newRead(id, func(s *timerShard, _ int) bool {

@@ -28,7 +28,6 @@ type groupTable struct {
 	growing sync.Mutex                 // held by Grow
 }
 
-// all returns the groups by their ids.
 func (t *groupTable) all() []*replica { return *t.groups.Load() }
 
 func (t *groupTable) group(id timer.ShardID) *replica { return t.all()[id] }
@@ -208,7 +207,6 @@ func (d *division) sweeps() bool {
 	})
 }
 
-// lookForHalf looks at more slots.
 func (d *division) lookForHalf() {
 	if d.ready || !d.divides() {
 		return

@@ -186,7 +186,6 @@ func (s *sentFrame) add(a appended) {
 	s.w.out.unsynced += partOverhead
 }
 
-// closeFrame closes the open frame.
 func (w *worker) closeFrame() {
 	s := w.out.filling
 	s.parts = w.out.parts
@@ -203,7 +202,11 @@ func (w *worker) flush() {
 	if w.host.ended.Load() {
 		return
 	}
-	w.sendAll()
+	for i := range w.outbox {
+		if o := &w.outbox[i]; len(o.frame) > 0 {
+			o.leave(w)
+		}
+	}
 	for len(w.out.inflight) < w.out.queueable {
 		if len(w.out.closed) == 0 {
 			if w.out.frame == nil || w.waitsForOthers() {

@@ -59,7 +59,6 @@ func (s *timerShard) confirmLeaseUpdate(o *op) {
 	s.g.w.touch(s.g)
 }
 
-// answerLeaseUpdate answers a lease update whose outcome was applied.
 func (s *timerShard) answerLeaseUpdate(o *op, r *timer.Result) {
 	if r.Code == timer.OK {
 		s.scheduler.Updated(o.cmd)

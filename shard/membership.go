@@ -147,7 +147,6 @@ func (m *membership) stayers(r *replica) []uint64 {
 	return voters
 }
 
-// wanted returns the voters and learners of the assignment.
 func (m *membership) wanted() (voters, learners []uint64) {
 	for _, member := range m.row.Members {
 		if member.Learner {

@@ -222,7 +222,6 @@ func (m *metaGroup) expire(now time.Duration) {
 	}
 }
 
-// refuse answers the commands that wait.
 func (m *metaGroup) refuse(err error) {
 	for _, o := range m.waiting {
 		o.answer(nil, err)

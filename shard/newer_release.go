@@ -29,7 +29,6 @@ func (h *Host) mayRead(data []byte) error {
 	return nil
 }
 
-// agreed returns the highest feature level that this host may propose.
 func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) }
 
 // stop ends a group whose log this build cannot continue: the next entry is of a newer release, or

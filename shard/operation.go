@@ -81,7 +81,6 @@ type waiter struct {
 
 var waiters = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
 
-// newWaiter returns a waiter for a call of n parts.
 func (h *Host) newWaiter(n int) *waiter {
 	if h.cfg.Block != nil {
 		w := &waiter{}

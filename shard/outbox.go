@@ -95,16 +95,6 @@ func (o *outgoing) leave(w *worker) {
 	o.frame, o.entries = nil, 0
 }
 
-// sendAll sends this turn's frames.
-func (w *worker) sendAll() {
-	for i := range w.outbox {
-		if o := &w.outbox[i]; len(o.frame) > 0 {
-			o.leave(w)
-		}
-	}
-}
-
-// send sends a message to a peer.
 func (r *replica) send(m *pb.Message) {
 	if m.GetType() == pb.MsgSnap {
 		r.snapshots.send(r, m)
@@ -127,7 +117,6 @@ func (r *replica) sendNow(m *pb.Message) {
 	o.close(r.w, body)
 }
 
-// nodeOf returns the node of a replica.
 func nodeOf(replica uint64) uint64 { return replica >> 24 }
 
 // Deliver accepts a frame from another node's Peers. The host owns the frame from then on. It drops

@@ -129,7 +129,6 @@ func (p *pipeline) holdsBack(r *replica, m *pb.Message) bool {
 	return true
 }
 
-// sendHeld sends the appends that were held back.
 func (p *pipeline) sendHeld(r *replica) {
 	held := p.held
 	p.held = nil

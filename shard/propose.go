@@ -152,7 +152,6 @@ func (s *timerShard) dropped(p *proposal) {
 	}
 }
 
-// confChange decodes a membership change entry.
 func confChange(e *pb.Entry) (pb.ConfChangeI, error) {
 	if e.GetType() == pb.EntryConfChange {
 		var cc pb.ConfChange

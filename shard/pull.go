@@ -89,7 +89,6 @@ func (s *timerShard) pullFor(t *pullRequest) (known bool) {
 	return true
 }
 
-// granted handles the result of one lease.
 func (t *pullRequest) granted(s *timerShard, r *timer.Result) {
 	h := t.asked[len(t.asked)-t.pending]
 	t.pending--

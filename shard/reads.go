@@ -145,7 +145,6 @@ func (r *reads) most(g *replica, voters []uint64) bool {
 	return 2*n > len(voters)
 }
 
-// serve answers the reads whose index is applied.
 func (r *reads) serve(g *replica) {
 	keep := r.ready[:0]
 	for _, rd := range r.ready {
@@ -201,7 +200,6 @@ func (w *worker) scanShare() int {
 	return min(max(scanSlots/max(w.budget.scanners, 1), 1), scanSlots-w.budget.scanned)
 }
 
-// fail answers all reads with an error.
 func (r *reads) fail(err error) {
 	for _, b := range r.asked {
 		r.fresh = append(r.fresh, b.reads...)

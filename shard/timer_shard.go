@@ -48,7 +48,6 @@ func newTimerShard(r *replica, cfg *Config, limits *scheduler.Limits) *timerShar
 	return s
 }
 
-// shard returns a shard of timers.
 func (h *Host) shard(id timer.ShardID) *timerShard { return h.group(id).machine.(*timerShard) }
 
 func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {

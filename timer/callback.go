@@ -63,7 +63,6 @@ func origin(url string) (scheme, host, port string) {
 	return scheme, host, port
 }
 
-// originOf is the prefix of a URL with its origin.
 func originOf(url string) string {
 	_, rest, ok := strings.Cut(url, "://")
 	if !ok {

@@ -88,7 +88,6 @@ func complete(p waiting, pos Position) {
 	}
 }
 
-// sealFrames fills the headers in.
 func (s *Stream) sealFrames(list []waiting) {
 	h := header{synced: s.w.synced, wallMs: uint64(s.opt.NowMs())}
 	s.w.entries = s.w.entries[:0]

@@ -58,7 +58,6 @@ func (w *Writer) write(b []byte) {
 	}
 }
 
-// put writes a record.
 func (w *Writer) put(kind byte, payload []byte) {
 	b := append(w.record[:0], kind, 0, 0, 0, 0)
 	if w.box != nil && (kind == kindBegin || kind == kindPart || kind == kindEnd) {

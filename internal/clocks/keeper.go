@@ -167,7 +167,6 @@ func (k *Keeper) observe(r *Reading) {
 	}
 }
 
-// stepped records a step by byUs.
 func (k *Keeper) stepped(r *Reading, byUs int64) {
 	k.jumped = min(k.jumped+leasesEnd, mostJumped)
 	if k.trust == Sure {

@@ -64,12 +64,6 @@ func (c *cursor) peek() (*entry, bool, error) {
 	return &c.batch[0], true, nil
 }
 
-// pop takes the next entry.
-func (c *cursor) pop() {
-	c.after = c.batch[0].key()
-	c.batch = c.batch[1:]
-}
-
 func (c *cursor) fill() error {
 	if c.view.sealed {
 		return c.fillSealed()

@@ -81,7 +81,6 @@ func fileNumber(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// createFile begins a file.
 func createFile(fsys vfs.FS, dir string, number uint64, startMs int64, salt salt, segment int64) (*file, error) {
 	name := filepath.Join(dir, fileName(number))
 	h, err := fsys.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
@@ -310,7 +309,6 @@ func (f *file) read(b []byte, at int64) error {
 	return err
 }
 
-// page reads one page of a section.
 func (f *file) page(s section, n int, buf []byte) ([]byte, error) {
 	from := n * s.perPage()
 	b := buf[:min(s.perPage(), s.count-from)*s.width]

@@ -82,7 +82,8 @@ func (s *Store) List(q *Query) (page []Event, more bool, err error) {
 		if err := p.take(first.view, least); err != nil {
 			return nil, false, err
 		}
-		first.pop()
+		first.after = first.batch[0].key()
+		first.batch = first.batch[1:]
 	}
 }
 

@@ -23,10 +23,6 @@ type queue struct {
 	oldest    int64                // ends before it are not wanted any more
 }
 
-func newQueue(limit int) queue {
-	return queue{limit: limit, full: make(chan struct{}, 1), watermark: map[uint32]watermark{}}
-}
-
 // reach notes the contents of a file.
 func (q *queue) reach(shard uint32, r watermark) {
 	q.mu.Lock()

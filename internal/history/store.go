@@ -136,7 +136,7 @@ func (s *Store) bytesLocked() (sum int64) {
 // left alone.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
-	s := &Store{cfg: cfg, queue: newQueue(cfg.QueueBytes)}
+	s := &Store{cfg: cfg, queue: queue{limit: cfg.QueueBytes, full: make(chan struct{}, 1), watermark: map[uint32]watermark{}}}
 	if err := cfg.FS.MkdirAll(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("history: make the directory: %w", err)
 	}

@@ -137,7 +137,6 @@ func (c *Config) on() bool {
 	return c.Endpoint != "" || named != ""
 }
 
-// sample is the part of the changes that is traced.
 func (c *Config) sample() (float64, error) {
 	if c.Sample != nil {
 		return *c.Sample, nil

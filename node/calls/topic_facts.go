@@ -72,7 +72,6 @@ func signingSecrets(t *timer.Topic, opener *secret.Keys) (out [][]byte, err erro
 	return out, nil
 }
 
-// signingKeys gives the private keys that they are signed with.
 func signingKeys(t *timer.Topic, opener *secret.Keys) (out []ed25519.PrivateKey, err error) {
 	for i := range t.Policy.SigningKeys {
 		text, err := opener.Open(secret.Signing(t.Name), t.Policy.SigningKeys[i].Private)

@@ -110,7 +110,6 @@ func (s *Self) AddressOf(node uint64) string {
 	return n.Peer
 }
 
-// plannedNode is a node of the founding plan.
 func (s *Self) plannedNode(node uint64) (ring.Node, bool) {
 	if plan := s.Identity().AcceptedPlan; plan != nil {
 		for _, n := range plan.Nodes {

@@ -15,10 +15,6 @@ type ending struct {
 	unproven *rareLog // of a reason that is not believed
 }
 
-func newEnding(l *local) *ending {
-	return &ending{local: l, unproven: newRareLog(l.tasks, noticeInterval)}
-}
-
 // leaveCluster ends the process: the cluster has removed the node.
 func (e *ending) leaveCluster() { e.once.Do(func() { e.cfg.Fail(ErrRemoved) }) }
 

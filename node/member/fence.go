@@ -33,10 +33,6 @@ type fences struct {
 	asks map[table.Incarnation][]func(error)
 }
 
-func newFences(l *local, meta *metaClient) *fences {
-	return &fences{local: l, meta: meta, asks: map[table.Incarnation][]func(error){}}
-}
-
 // Restarted implements shard.Placement.
 func (f *fences) Restarted(owner table.Incarnation) bool {
 	return f.State.NewestStart(owner.Node()) > owner.Start()

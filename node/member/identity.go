@@ -112,7 +112,6 @@ func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error)
 	return Identity{Version: identityVersion, NodeID: NewNodeID(random)}, nil
 }
 
-// newClusterID makes the id of a cluster.
 func newClusterID(random func([]byte)) string {
 	var b [16]byte
 	random(b[:])

@@ -121,7 +121,6 @@ func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy
 	return f
 }
 
-// lowDisks lists the disks that live nodes report as low, by node.
 func (l *liveness) lowDisks(now time.Duration) (low []timer.LowDiskError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"carillon/shard/table"
 	"context"
 	"errors"
 	"fmt"
@@ -120,11 +121,11 @@ func newMember(s *Self, state *ring.State) *Member {
 	l.begin(&id)
 	m := &Member{local: l, Limits: ring.NewLimitAllocator(id.NodeID, id.Starts)}
 	m.observer = &observer{l}
-	m.metaClient = newMetaClient(l, m.observer)
-	m.ending = newEnding(l)
+	m.metaClient = &metaClient{local: l, decisions: &decisions{local: l, seen: m.observer}}
+	m.ending = &ending{local: l, unproven: newRareLog(l.tasks, noticeInterval)}
 	m.startCheck = &startCheck{local: l, meta: m.metaClient, end: m.ending}
-	m.fences = newFences(l, m.metaClient)
-	m.settledMoves = newSettledMoves(l, m.metaClient)
+	m.fences = &fences{local: l, meta: m.metaClient, asks: map[table.Incarnation][]func(error){}}
+	m.settledMoves = &settledMoves{local: l, meta: m.metaClient, added: l.tasks.NewSignal()}
 	m.registration = &registration{local: l, meta: m.metaClient, seen: m.observer, start: m.startCheck, end: m.ending}
 	m.refresher = &memberRefresh{local: l, seen: m.observer}
 	m.controller = &controller{local: l, seen: m.observer, meta: m.metaClient, missing: newRareLog(l.tasks, noticeInterval)}

@@ -19,7 +19,6 @@ import (
 
 const refreshInterval = time.Second
 
-// answerMembers gives a member the list of nodes.
 func (s *Self) answerMembers(from peer.Hello) ([]byte, error) {
 	m := s.member.Load()
 	if m == nil {

@@ -46,7 +46,6 @@ func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
 	return out
 }
 
-// leads are the timer shards that this node leads.
 func (o *observer) leads() (ids []timer.ShardID) {
 	shards, _ := o.Shards()
 	for id := timer.ShardID(1); int(id) <= shards; id++ {

@@ -175,7 +175,6 @@ func (s *startCheck) askForConfirmation(ctx context.Context, node uint64) bool {
 	return err == nil && known.Member && s.isNewest(node, from, &known)
 }
 
-// askOf asks a node for its knowledge of this one.
 func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (known knownFacts, from peer.Hello, err error) {
 	addr := s.AddressOf(node)
 	if addr == "" {
@@ -328,7 +327,6 @@ func (s *startCheck) confirmedByOthers(ctx context.Context) bool {
 	return false
 }
 
-// recordAsked stores that this start is about to be recorded.
 func (s *Self) recordAsked() bool {
 	if err := s.Change(func(id *Identity) { id.Asked = id.Starts }); err != nil {
 		s.log.Error("this start could not be stored in identity.json, so it is not registered; retrying", "error", err)

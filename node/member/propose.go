@@ -87,10 +87,6 @@ type metaClient struct {
 	decisions *decisions
 }
 
-func newMetaClient(l *local, seen *observer) *metaClient {
-	return &metaClient{local: l, decisions: &decisions{local: l, seen: seen}}
-}
-
 // refused reports whether nothing was done, so that another node, or this one a little later, may
 // do it.
 func refused(err error) bool {

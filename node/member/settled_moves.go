@@ -23,10 +23,6 @@ type settledMoves struct {
 	added task.Signal
 }
 
-func newSettledMoves(l *local, meta *metaClient) *settledMoves {
-	return &settledMoves{local: l, meta: meta, added: l.tasks.NewSignal()}
-}
-
 // Settled implements shard.Placement.
 func (s *settledMoves) Settled(group timer.ShardID, epoch uint32) {
 	s.mu.Lock()
@@ -37,7 +33,6 @@ func (s *settledMoves) Settled(group timer.ShardID, epoch uint32) {
 	s.added.Set()
 }
 
-// reportSettled reports the moves to the meta group.
 func (s *settledMoves) reportSettled(ctx context.Context) {
 	for s.added.Wait(ctx, task.Forever) {
 		for ctx.Err() == nil {

@@ -76,7 +76,6 @@ func (l *liveness) recordWrong(now time.Duration, node uint64, list []placement.
 	l.wrong[node] = wrongReport{now, list}
 }
 
-// allWrong lists the replicas that live nodes report as wrong.
 func (l *liveness) allWrong(now time.Duration) (list []placement.WrongReplica) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -125,7 +125,6 @@ func (s *historySearch) askAll(ctx context.Context) (all bool) {
 	return !silent.Load()
 }
 
-// askLeaders asks for the shards of which no leader has answered yet.
 func (s *historySearch) askLeaders(ctx context.Context) error {
 	s.ask = func(ctx context.Context, node uint64, ids []timer.ShardID) ([]timer.ShardID, error) {
 		return s.askNode(ctx, node, ids, false, scanCallIn)

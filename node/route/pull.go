@@ -299,7 +299,7 @@ func (r *Router) watch(ctx context.Context, topic timer.TopicID, node uint64) {
 func (r *Router) awaitAt(ctx context.Context, node uint64, topic timer.TopicID, want int) (int, error) {
 	ctx, cancel := r.tasks.WithTimeout(ctx, awaitCallIn)
 	defer cancel()
-	answer, err := r.cfg.Peers.Call(ctx, node, methodAwait, wire.AppendAwaitRequest(nil, topic, want))
+	answer, err := r.cfg.Peers.Call(ctx, node, methodAwait, wire.AppendCandidatesRequest(nil, topic, want))
 	if err != nil {
 		return 0, err
 	}
@@ -348,7 +348,7 @@ func (r *Router) servePull(ctx context.Context, body []byte) []byte {
 
 // serveAwait holds another node's call until something is ready, or for a while.
 func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) []byte {
-	topic, want, err := wire.DecodeAwaitRequest(body)
+	topic, want, err := wire.DecodeCandidatesRequest(body)
 	if err != nil {
 		return wire.AppendFailure(nil, err)
 	}

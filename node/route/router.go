@@ -200,7 +200,6 @@ func (r *Router) noteDecider(id timer.ShardID, node uint64, err error) {
 	}
 }
 
-// led are the shards that this node leads.
 func (r *Router) led() (ids []timer.ShardID) {
 	for i := range r.shards() {
 		if id := timer.ShardID(1 + i); r.leads(id) {

@@ -182,7 +182,6 @@ func (t *Table) kill(h timer.Handle, s *slab.Slot, why timer.Reason, endMs, reta
 	t.events.addEnd(&t.timers, h, s)
 }
 
-// forgetDead drops a dead letter.
 func (t *Table) forgetDead(h timer.Handle, seq uint64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.State() != timer.Dead {

@@ -52,7 +52,6 @@ func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// purge drops a dead letter.
 func (t *Table) purge(c *encoding.Command) timer.Result {
 	h := t.deadLetter(c)
 	if h == 0 {

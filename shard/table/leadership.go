@@ -14,7 +14,6 @@ type leaderships struct {
 	terms []leadership // the most recent ones, oldest first
 }
 
-// nextFence gives a fence.
 func (l *leaderships) nextFence() uint64 {
 	l.fence++
 	return l.fence

@@ -113,7 +113,6 @@ func (l *loader) checkChains() {
 	}
 }
 
-// checkChain walks the timers of one id and returns their number.
 func (l *loader) checkChain(first timer.Handle, s *slab.Slot) (met int) {
 	t, g := l.t, &sameID{first: first}
 	behind, alone := true, 0 // alone: live ones that do not collect

@@ -169,7 +169,6 @@ func (u *updater) setBehind(h timer.Handle, on bool) {
 	u.endUpdate(h, s)
 }
 
-// collect applies an add by MergeCollect.
 func (t *Table) collect(c *encoding.Command, f *encoding.Summary) timer.Result {
 	var add encoding.Collect
 	add, t.scratch = encoding.SplitCollect(t.scratch[:0], c.Spec.Rest)
@@ -231,7 +230,6 @@ func (t *Table) collect(c *encoding.Command, f *encoding.Summary) timer.Result {
 	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
-// beginArray makes a timer with an array of one payload.
 func (t *Table) beginArray(c *encoding.Command, f *encoding.Summary, add *encoding.Collect, old timer.Handle) timer.Result {
 	r := t.create(c, f, old)
 	s := t.beginUpdate(r.Handle)

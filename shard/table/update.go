@@ -133,7 +133,6 @@ func (u *updater) rewriteSame(h timer.Handle, s *slab.Slot, v *content.Blob) {
 	s.Ref = u.content.Replace(h, s.Ref, v)
 }
 
-// dropSuccessor drops the successor of a timer with an open update.
 func (u *updater) dropSuccessor(h timer.Handle, r *slab.Attempt) {
 	if r.Successor != 0 {
 		u.content.Drop(h, r.Successor)
@@ -254,7 +253,6 @@ func (u *updater) record(o *Outcome, s *slab.Slot, endMs int64) {
 	r.ErrRef = u.content.SetError(o.Handle, r.ErrRef, o.Err, encoding.AppendAnswer(nil, o.Answer), log)
 }
 
-// dropLog drops the log of the attempts of a timer that ends.
 func (u *updater) dropLog(h timer.Handle, s *slab.Slot) {
 	r := u.attempts.At(s.Attempt)
 	if len(u.content.Attempts(r.ErrRef)) > 0 {

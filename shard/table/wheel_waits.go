@@ -65,7 +65,6 @@ func (t *timetable) setWait(h timer.Handle, s *slab.Slot) {
 	}
 }
 
-// countsWait reports whether a timer is counted.
 func (t *timetable) countsWait(h timer.Handle) bool {
 	word, mask := t.wheelWaits.bit(h)
 	return word != nil && *word&mask != 0

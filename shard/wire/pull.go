@@ -117,16 +117,6 @@ func DecodePulled(b []byte) ([]timer.PulledTimer, error) {
 	return list, nil
 }
 
-// AppendAwaitRequest encodes a request to be told when a node has timers of a topic ready.
-func AppendAwaitRequest(dst []byte, topic timer.TopicID, timers int) []byte {
-	return AppendCandidatesRequest(dst, topic, timers)
-}
-
-// DecodeAwaitRequest decodes the output of AppendAwaitRequest.
-func DecodeAwaitRequest(b []byte) (topic timer.TopicID, timers int, err error) {
-	return DecodeCandidatesRequest(b)
-}
-
 // AppendAwaited encodes the answer: how many timers are ready, at most.
 func AppendAwaited(dst []byte, timers int) []byte {
 	return binary.AppendUvarint(append(dst, version, faultNone), uint64(max(timers, 0)))

@@ -194,7 +194,6 @@ func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err err
 	return ids, counts, nil
 }
 
-// countFields returns the counts in their order on the wire.
 func countFields(c *timer.Counts) []*int64 {
 	fields := []*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs, &c.NoURL}
 	for i := range firstCauses {

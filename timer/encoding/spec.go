@@ -195,11 +195,6 @@ func appendTrace(dst []byte, t *timer.Trace) []byte {
 	return append(append(dst, t.Flags), t.State...)
 }
 
-// decodeTrace reads a trace that RestField has checked.
-func decodeTrace(b []byte) *timer.Trace {
-	return &timer.Trace{ID: [16]byte(b), Span: [8]byte(b[16:]), Flags: b[24], State: string(b[traceLen:])}
-}
-
 // appendOutcome writes the topic of an outcome: its id, 0 for none, and its name.
 func appendOutcome(dst []byte, o *timer.OutcomeTopic) []byte {
 	return AppendBlock(binary.AppendUvarint(dst, uint64(o.ID)), o.Name)
@@ -382,7 +377,7 @@ func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 		case fieldJitter:
 			s.Retry.Jitter, s.Retry.HasJitter = f.float, true
 		case fieldTrace:
-			s.Trace = decodeTrace(f.Bytes)
+			s.Trace = &timer.Trace{ID: [16]byte(f.Bytes), Span: [8]byte(f.Bytes[16:]), Flags: f.Bytes[24], State: string(f.Bytes[traceLen:])}
 		case fieldOnDone:
 			s.OnDone = f.outcome()
 		case fieldOnDead:

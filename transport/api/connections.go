@@ -130,7 +130,6 @@ func (cs *connections) evictIdle(now time.Time) *framedConn {
 	return c
 }
 
-// where returns the open connections that f picks.
 func (cs *connections) where(f func(*framedConn) bool) (picked []*framedConn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -21,7 +21,6 @@ func (rq *request) page() *pattern {
 	return nil
 }
 
-// pathText is the path as it was decoded.
 func (rq *request) pathText() string {
 	var b strings.Builder
 	for _, s := range rq.segments {

@@ -30,7 +30,6 @@ func CheckOrigin(text string) error {
 	return nil
 }
 
-// parseOrigins checks the origins that the configuration gives.
 func parseOrigins(list []string) (map[string]bool, error) {
 	origins := map[string]bool{}
 	for _, text := range list {

@@ -217,7 +217,6 @@ func (l *listener) endReading() {
 	}
 }
 
-// closeWhere closes the connections that f picks.
 func (l *listener) closeWhere(f func(*framedConn) bool) {
 	for _, c := range l.connections.where(f) {
 		c.abort()

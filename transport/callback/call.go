@@ -24,7 +24,6 @@ func methodOf(req *Request) string {
 
 func bodyless(method string) bool { return method == "GET" || method == "DELETE" }
 
-// call makes one call, start to end.
 func (w *worker) call(t *callSlot) Outcome {
 	p, d, req := w.pool, t.dest, t.req
 	t.began.Store(time.Now().UnixNano())

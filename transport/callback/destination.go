@@ -94,7 +94,6 @@ func (d *destination) gateFor(scope string, policy Breaker) *breakerScope {
 // idle reports that nothing depends on the destination being kept.
 func (d *destination) idle() bool { return d.slots.Calls() == 0 && !d.slots.Waits() }
 
-// state is the worst of its breakers.
 func (d *destination) state() delivery.BreakerState {
 	worst := delivery.BreakerClosed
 	for _, g := range d.gates {

@@ -1,8 +1,6 @@
 package callback
 
 import (
-	"time"
-
 	"carillon/internal/delivery"
 	"carillon/transport/callback/address"
 )
@@ -94,9 +92,4 @@ func (p *Pool) dropLocked(d *destination) {
 	delete(p.destinations, d.key)
 	d.dropped.Store(true)
 	d.client.CloseIdleConnections()
-}
-
-// unusedLocked reports that a destination may be forgotten.
-func (p *Pool) unusedLocked(d *destination, since time.Time) bool {
-	return p.destinations[d.key] == d && d.idle() && d.lastUse.Before(since) && d.state() == delivery.BreakerClosed
 }

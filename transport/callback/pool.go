@@ -199,7 +199,6 @@ type grant struct {
 	credit *credit
 }
 
-// serveLocked hands free slots to waiters.
 func (p *Pool) serveLocked(grants []grant) []grant {
 	p.served = p.slots.Serve(p.served[:0], func(b slots.Breaker) { p.setAlarmLocked(b.(*breakerScope)) })
 	for i := range p.served {

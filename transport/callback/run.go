@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"carillon/internal/delivery"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (p *Pool) sweep() {
 			if len(d.gates) > 1 {
 				d.dropIdleGates(unusedSince)
 			}
-			if p.unusedLocked(d, unusedSince) {
+			if p.destinations[d.key] == d && d.idle() && d.lastUse.Before(unusedSince) && d.state() == delivery.BreakerClosed {
 				p.dropLocked(d)
 			}
 		}

@@ -112,7 +112,6 @@ func (ws *workers) trim(before time.Time) {
 	}
 }
 
-// stop ends all workers and waits for them.
 func (ws *workers) stop() {
 	ws.mu.Lock()
 	ws.closed = true

@@ -163,7 +163,6 @@ func notDecimal(n *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// datesAreTexts has a date be the text that it is in JSON.
 func datesAreTexts(n *yaml.Node) {
 	if n.ShortTag() == "!!timestamp" {
 		n.Tag = "!!str"

@@ -110,7 +110,6 @@ func advice(p *client.Problem) string {
 	return ""
 }
 
-// readAnswer decodes an answer.
 func readAnswer(answer []byte, into any) error {
 	if err := json.Unmarshal(answer, into); err != nil {
 		return fmt.Errorf("read the answer (is --url right?): %w", err)

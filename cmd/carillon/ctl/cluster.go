@@ -82,7 +82,9 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 		id = "not founded yet"
 	}
 	fmt.Fprintf(out, "cluster %s: %s\n", printable(id), health)
-	printLevel(out, a)
+	if a.FeatureLevel != 0 {
+		fmt.Fprintln(out, levelLine(a))
+	}
 	fmt.Fprintln(out)
 	t := newTable(out, "NODE", "STATE", "LEADS", "REPLICAS", "CLOCK", "HTTP", "VERSION")
 	for _, n := range a.Nodes {
@@ -119,7 +121,6 @@ func clockOffset(n *client.Node) string {
 	return fmt.Sprintf("%+d ms", *n.ClockOffsetMs)
 }
 
-// movesText is what moves, and what waits and why.
 func movesText(m *client.Moves) string {
 	text := fmt.Sprintf("%d under way", m.UnderWay)
 	if m.Bytes > 0 {

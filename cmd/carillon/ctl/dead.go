@@ -141,7 +141,6 @@ func (c *Command) showChanged(term *terminal.Terminal, verb string, r client.Req
 	}))
 }
 
-// printTrial prints the counts that a change would have.
 func printTrial(out io.Writer, verb string, n *client.Counts) error {
 	text := fmt.Sprintf("would %s %d of %d", verb, n.Changed, n.Matched)
 	if n.First != "" {

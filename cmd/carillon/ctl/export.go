@@ -245,7 +245,6 @@ func endsByCount(repeat json.RawMessage) bool {
 	return len(repeat) > 0 && json.Unmarshal(repeat, &r) == nil && r.Count > 0
 }
 
-// report counts the exported timers, and the fields that the file cannot have.
 func (x *exporter) report(w io.Writer, topic string) {
 	fmt.Fprintf(w, "carillon: exported %s of %s\n", terminal.Many(int64(x.count), "timer", "timers"), topic)
 	var lacks []string

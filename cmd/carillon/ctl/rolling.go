@@ -53,7 +53,6 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// names are the nodes to restart.
 func (r *rollingRestartCmd) names(ctl *Command) ([]string, error) {
 	cluster, err := within(ctl, false, ctl.client.Cluster)
 	if err != nil {
@@ -110,7 +109,6 @@ func (r *rollingRestartCmd) restart(ctl *Command, term *terminal.Terminal, name 
 	return ctl.report(term, name, "back", name+" is back and ready")
 }
 
-// run runs the command that restarts a node.
 func (r *rollingRestartCmd) run(term *terminal.Terminal, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.Wait)
 	defer cancel()

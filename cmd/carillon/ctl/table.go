@@ -218,7 +218,6 @@ func jsonList(list [][]byte) []byte {
 	return slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]"))
 }
 
-// printPages prints rows of several pages as one page.
 func printPages(out io.Writer, member string, rows []json.RawMessage, cursor string) error {
 	o := &object{}
 	list := make([][]byte, len(rows))

@@ -61,7 +61,6 @@ func missed(e *client.Event) string {
 	return fmt.Sprintf("events of %s may be missing: %s", cmp.Or(e.Node, "all nodes"), cmp.Or(e.Error, "the connection broke"))
 }
 
-// eventLine is an event on one line.
 func eventLine(e *client.Event) string {
 	parts := []string{instant(e.At), fmt.Sprintf("%-9s", e.Kind), e.Topic + "/" + e.ID}
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

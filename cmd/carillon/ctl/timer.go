@@ -197,7 +197,6 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.printTimer(term, body)
 }
 
-// reportExisting explains an add that made no timer.
 func reportExisting(term *terminal.Terminal, body []byte) error {
 	var t client.Timer
 	if err := readAnswer(body, &t); err != nil {
@@ -222,7 +221,6 @@ func (g *getCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	})
 }
 
-// printTimer prints a timer, why it waits, and its attempts.
 func printTimer(out io.Writer, body []byte, now func() time.Time) error {
 	if err := printDetail(out, body, "waits_for", "waits_on", "attempt_log"); err != nil {
 		return err
@@ -363,7 +361,6 @@ func (c *cancelCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return c.run(ctl, term, "cancel", "cancel", func() error { return c.one(ctl, term) })
 }
 
-// one cancels the timer that was named.
 func (c *cancelCmd) one(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodDelete, Path: timerRef{c.Topic, c.ID}.path(), IfMatch: c.IfMatch})
 	if err != nil {

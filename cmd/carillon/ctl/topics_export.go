@@ -55,7 +55,6 @@ func (e *topicsExportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return enc.Encode(doc)
 }
 
-// beyond are the members that have not their default.
 func beyond(policy, byDefault fields) fields {
 	left := fields{}
 	for name, value := range policy {

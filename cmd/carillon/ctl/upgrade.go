@@ -3,7 +3,6 @@ package ctl
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -74,12 +73,5 @@ func levelLine(a *client.Cluster) string {
 		return fmt.Sprintf("%s; %d when these run the newer release, too, and the upgrade is finalized: %s", line, u.FeatureLevel, printable(strings.Join(u.Lacking, ", ")))
 	default:
 		return fmt.Sprintf("%s; the upgrade to %d waits to be finalized: carillon ctl upgrade finalize", line, u.FeatureLevel)
-	}
-}
-
-// printLevel prints the same line with the nodes.
-func printLevel(out io.Writer, a *client.Cluster) {
-	if a.FeatureLevel != 0 {
-		fmt.Fprintln(out, levelLine(a))
 	}
 }

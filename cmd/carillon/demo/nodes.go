@@ -64,7 +64,6 @@ func (c *cluster) urls() (list []string) {
 	return list
 }
 
-// newKey makes the file of one random key.
 func newKey() string {
 	key := make([]byte, 32)
 	_, _ = crand.Read(key) // never fails

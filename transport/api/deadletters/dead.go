@@ -103,7 +103,6 @@ func (s *selection) plan(cmd *timer.Command) bulk.Plan {
 	}
 }
 
-// changeSelected does one command to the dead letters that a query selects.
 func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection, dry bool) *web.Problem {
 	skips := &sweep.Skips{Topic: topic, Shards: rq.Engine.Shards()}
 	return sweep.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, dry, skips)
@@ -149,7 +148,6 @@ func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Pl
 	return b, found
 }
 
-// changeByUID does one command to the dead letters of some uids.
 func changeByUID(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
 	skips := &sweep.Skips{Topic: topic, Shards: rq.Engine.Shards()}
 	b, found := walkNamed(rq, topic, sel, sel.plan(cmd))

@@ -168,7 +168,6 @@ func (b *batch) readOps(rq *web.Request, body []byte) *web.Problem {
 	return r.Problem()
 }
 
-// readLines reads one operation a line.
 func (b *batch) readLines(rq *web.Request, body []byte) *web.Problem {
 	body = bytes.TrimSuffix(body, []byte{'\n'})
 	if len(bytes.TrimSpace(body)) == 0 {

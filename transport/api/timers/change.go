@@ -62,7 +62,6 @@ func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Proble
 	return nil
 }
 
-// findOutcomeTopics finds the topics that the input names for outcomes.
 func (in *timerRequest) findOutcomeTopics(rq *web.Request) *web.Problem {
 	for i, o := range [...]*timer.OutcomeTopic{in.spec.OnDone, in.spec.OnDead} {
 		if o == nil || o.Name == "" {

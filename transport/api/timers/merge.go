@@ -7,7 +7,6 @@ import (
 	"cmp"
 )
 
-// checkRule refuses fields that do not go with a rule.
 func (in *timerRequest) checkRule(rule timer.Merge) *web.Problem {
 	collects, own := rule == timer.MergeCollect, in.given&(spec.FCollectMax|spec.FPart)
 	switch {
@@ -19,13 +18,6 @@ func (in *timerRequest) checkRule(rule timer.Merge) *web.Problem {
 		return web.Bad(web.BadRequest, `repeat: does not go with "merge": "collect"`)
 	}
 	return nil
-}
-
-func (in *timerRequest) checkMerge() *web.Problem {
-	if in.given&spec.FMerge == 0 {
-		return nil
-	}
-	return in.checkRule(spec.MergeRule(in.merge))
 }
 
 // checkCollected refuses a payload that cannot be an element of an array.

@@ -34,7 +34,6 @@ func answerPreview(rq *web.Request, in *timerRequest, topic *timer.Topic, res *t
 	return rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, ShownTimes))
 }
 
-// appendNext adds to the object of a timer that is a series its next due times.
 func appendNext(rq *web.Request, b []byte, t *timer.Timer, n int) []byte {
 	if n == 0 || t.Repeat == nil {
 		return b

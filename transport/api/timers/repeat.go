@@ -18,7 +18,6 @@ var (
 
 const minEveryMs = 1000
 
-// readRepeat reads the object of a repeat.
 func readRepeat(r *web.Reader) *timer.Repeat {
 	p := &timer.Repeat{}
 	given := r.Object("repeat", repeatFieldNames, func(i int) { readRepeatField(r, p, repeatFieldNames[i]) })

@@ -75,7 +75,10 @@ func (in *timerRequest) check(v verb, inBatch bool) *web.Problem {
 	if p := in.checkID(v); p != nil {
 		return p
 	}
-	return in.checkMerge()
+	if in.given&spec.FMerge == 0 {
+		return nil
+	}
+	return in.checkRule(spec.MergeRule(in.merge))
 }
 
 func (in *timerRequest) checkTime(v verb) *web.Problem {

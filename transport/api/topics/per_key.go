@@ -10,7 +10,6 @@ var PerKeyFieldNames = []string{"concurrency", "rate", "fair"}
 
 const maxKeyConc = 65_536
 
-// readPerKey reads the object of per_key over one that there may be.
 func readPerKey(r *web.Reader, base *timer.PerKey) *timer.PerKey {
 	k := timer.PerKey{Fair: true}
 	if base != nil {

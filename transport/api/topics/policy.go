@@ -55,7 +55,6 @@ func readPatch(r *web.Reader, stored *timer.Policy) *timer.Policy {
 	return &p
 }
 
-// readOver reads the fields of a policy into p, and returns which were given.
 func readOver(r *web.Reader, p, stored *timer.Policy) web.Fields {
 	r.OutOfRange = web.RefuseInPolicy
 	d := timer.DefaultPolicy()

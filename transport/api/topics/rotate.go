@@ -67,7 +67,6 @@ func (s *signers[T]) finish(rq *web.Request) *web.Problem {
 	})
 }
 
-// optionalText reads a body with one optional text.
 func optionalText(rq *web.Request, name string) (text string, p *web.Problem) {
 	if len(rq.Body) == 0 {
 		return "", nil

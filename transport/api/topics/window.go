@@ -8,7 +8,6 @@ import (
 
 var WindowFieldNames = []string{"zone", "days", "from", "to", "except"}
 
-// readWindow reads the object of a window over one that there may be.
 func readWindow(r *web.Reader, base *timer.Window) *timer.Window {
 	w := timer.Window{}
 	if base != nil {

@@ -230,17 +230,13 @@ func reachOf(addr netip.Addr) reach {
 	if within(addr, neverRanges) {
 		return reachNever
 	}
-	if addr.Is6() && isTransition(addr) {
+	if addr.Is6() && (nat64.Contains(addr) || sixToFour.Contains(addr) || teredo.Contains(addr)) {
 		return reachPublic // as good as the IPv4 address inside
 	}
 	if within(addr, privateRanges) || addr.Is6() && !globalUnicast6.Contains(addr) {
 		return reachPrivate
 	}
 	return reachPublic
-}
-
-func isTransition(addr netip.Addr) bool {
-	return nat64.Contains(addr) || sixToFour.Contains(addr) || teredo.Contains(addr)
 }
 
 // embedded4 returns the IPv4 addresses that a router on the way may take out of an

@@ -173,7 +173,6 @@ func (s *Slots) wait(r *Request) {
 	s.review(r.Destination)
 }
 
-// take counts one more call.
 func (s *Slots) take(sh *share, st *standing, limit int, report func(error)) Slot {
 	d := st.gate.destination
 	d.calls++
