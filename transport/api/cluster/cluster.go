@@ -81,17 +81,9 @@ func Remove(rq *web.Request) *web.Problem {
 
 // SetReplicas takes {"replicas":n}.
 func SetReplicas(rq *web.Request) *web.Problem {
-	r, p := rq.Reader()
+	replicas, p := readNumber(rq, "replicas", maxReplicas)
 	if p != nil {
 		return p
-	}
-	replicas := int64(0)
-	r.Body([]string{"replicas"}, func(name string) { replicas = r.Ranged(name, 1, maxReplicas) })
-	if r.Err() == nil && replicas == 0 {
-		r.Reject(web.Bad(web.BadRequest, "replicas: is missing"))
-	}
-	if r.Err() != nil {
-		return r.Problem()
 	}
 	if err := rq.Core.Cluster.SetReplicas(rq.Base, int(replicas)); err != nil {
 		return fault(rq, err)
@@ -107,17 +99,9 @@ func SetShards(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	r, p := rq.Reader()
+	shards, p := readNumber(rq, "shards", maxShards)
 	if p != nil {
 		return p
-	}
-	shards := int64(0)
-	r.Body([]string{"shards"}, func(name string) { shards = r.Ranged(name, 1, maxShards) })
-	if r.Err() == nil && shards == 0 {
-		r.Reject(web.Bad(web.BadRequest, "shards: is missing"))
-	}
-	if r.Err() != nil {
-		return r.Problem()
 	}
 	o := web.Object{B: rq.Out()}
 	if dry {
@@ -135,6 +119,19 @@ func SetShards(rq *web.Request) *web.Problem {
 	}
 	o.Integer("shards", shards)
 	return rq.JSON(202, o.End())
+}
+
+// readNumber reads a body with one number, from 1 on.
+func readNumber(rq *web.Request, name string, most int64) (n int64, p *web.Problem) {
+	r, p := rq.Reader()
+	if p != nil {
+		return 0, p
+	}
+	r.Body([]string{name}, func(string) { n = r.Ranged(name, 1, most) })
+	if r.Err() == nil && n == 0 {
+		r.Reject(web.Bad(web.BadRequest, name+": is missing"))
+	}
+	return n, r.Problem()
 }
 
 // maxShards bounds the number in a request; the cluster has a bound of its own.
@@ -177,29 +174,23 @@ func members(o *web.Object, v *backend.ClusterView) {
 	o.OptInteger("replicas", int64(v.Replicas))
 	o.OptInteger("shards_total", int64(v.ShardsNow))
 	if r := v.Resharding; r != nil {
-		o.Name("resharding")
-		growth := web.Object{B: o.B}
-		growth.Integer("from", int64(r.From))
-		growth.Integer("to", int64(r.To))
-		growth.Integer("done", int64(r.Done))
-		growth.OptInteger("shard", int64(r.Shard))
-		growth.OptText("waits_for", string(r.WaitsFor))
-		o.B = growth.End()
+		o.Nest("resharding", func(o *web.Object) {
+			o.Integer("from", int64(r.From))
+			o.Integer("to", int64(r.To))
+			o.Integer("done", int64(r.Done))
+			o.OptInteger("shard", int64(r.Shard))
+			o.OptText("waits_for", string(r.WaitsFor))
+		})
 	}
 	if m := v.Moves; m != nil {
-		o.Name("moves")
-		moves := web.Object{B: o.B}
-		moves.Integer("under_way", int64(m.UnderWay))
-		moves.Integer("bytes", m.Bytes)
-		moves.Integer("waiting", int64(m.Waiting))
-		moves.Integer("repairs", int64(m.Repairs))
-		if len(m.AtLimit) > 0 {
-			moves.Texts("at_limit", m.AtLimit)
-		}
-		if len(m.WaitsFor) > 0 {
-			moves.Texts("waits_for", m.WaitsFor)
-		}
-		o.B = moves.End()
+		o.Nest("moves", func(o *web.Object) {
+			o.Integer("under_way", int64(m.UnderWay))
+			o.Integer("bytes", m.Bytes)
+			o.Integer("waiting", int64(m.Waiting))
+			o.Integer("repairs", int64(m.Repairs))
+			o.OptTexts("at_limit", m.AtLimit)
+			o.OptTexts("waits_for", m.WaitsFor)
+		})
 	}
 	if v.TestClock {
 		o.Boolean("test_clock", true)
@@ -208,22 +199,16 @@ func members(o *web.Object, v *backend.ClusterView) {
 		o.Integer("feature_level", int64(v.Level))
 	}
 	if u := v.Upgrade; u != nil {
-		o.Name("upgrade")
-		upgrade := web.Object{B: o.B}
-		upgrade.Integer("feature_level", int64(u.Level))
-		upgrade.Texts("lacking", u.Lacking)
-		o.B = upgrade.End()
+		o.Nest("upgrade", func(o *web.Object) {
+			o.Integer("feature_level", int64(u.Level))
+			o.Texts("lacking", u.Lacking)
+		})
 	}
-	o.List("nodes", len(v.Nodes), func(b []byte, i int) []byte { return appendNode(b, &v.Nodes[i]) })
-	o.List("shards", len(v.Shards), func(b []byte, i int) []byte {
-		row := web.Object{B: b}
-		shardMembers(&row, &v.Shards[i])
-		return row.End()
-	})
+	o.Objects("nodes", len(v.Nodes), func(o *web.Object, i int) { nodeMembers(o, &v.Nodes[i]) })
+	o.Objects("shards", len(v.Shards), func(o *web.Object, i int) { shardMembers(o, &v.Shards[i]) })
 }
 
-func appendNode(b []byte, n *backend.NodeView) []byte {
-	o := web.Object{B: b}
+func nodeMembers(o *web.Object, n *backend.NodeView) {
 	o.Text("name", n.Name)
 	o.OptText("http", n.HTTP)
 	o.Text("state", string(n.State))
@@ -237,7 +222,6 @@ func appendNode(b []byte, n *backend.NodeView) []byte {
 	if n.ClockKnown {
 		o.Integer("clock_offset_ms", n.ClockOffsetMs)
 	}
-	return o.End()
 }
 
 func shardMembers(o *web.Object, r *backend.ShardRow) {

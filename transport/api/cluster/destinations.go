@@ -44,7 +44,7 @@ func Destinations(rq *web.Request) *web.Problem {
 	})
 	o := web.Object{B: rq.Out()}
 	n := min(limit, len(list))
-	o.List("destinations", n, func(b []byte, i int) []byte { return appendDestination(&list[i], b) })
+	o.Objects("destinations", n, func(o *web.Object, i int) { destinationMembers(o, &list[i]) })
 	o.OptTexts("missing", missing)
 	if n < len(list) {
 		o.Text("next_cursor", destinationCursor(&list[n-1], states))
@@ -52,8 +52,7 @@ func Destinations(rq *web.Request) *web.Problem {
 	return rq.JSON(200, o.End())
 }
 
-func appendDestination(d *backend.Destination, b []byte) []byte {
-	o := web.Object{B: b}
+func destinationMembers(o *web.Object, d *backend.Destination) {
 	o.Text("destination", d.Destination)
 	o.Text("state", string(d.State))
 	instant := func(name string, ms int64) {
@@ -69,12 +68,9 @@ func appendDestination(d *backend.Destination, b []byte) []byte {
 	}
 	o.OptText("last_error", d.LastError)
 	instant("failed", d.FailedMs)
-	if d.Failures > 0 {
-		o.Integer("failures", d.Failures)
-	}
+	o.OptInteger("failures", d.Failures)
 	instant("next_probe", d.NextProbeMs)
 	o.OptTexts("nodes", d.Nodes)
-	return o.End()
 }
 
 func destinationCursor(d *backend.Destination, states string) string {

@@ -10,23 +10,19 @@ func Stats(rq *web.Request) *web.Problem {
 	s := rq.Core.Live.Stats(rq.Base)
 	var sum backend.NodeStats
 	o := web.Object{B: rq.Out()}
-	o.List("nodes", len(s.Nodes), func(b []byte, i int) []byte {
-		n, node := &s.Nodes[i], web.Object{B: b}
+	o.Objects("nodes", len(s.Nodes), func(o *web.Object, i int) {
+		n := &s.Nodes[i]
 		sum.Add(n)
-		node.Text("name", n.Name)
+		o.Text("name", n.Name)
 		if n.Error != "" {
-			node.Text("error", n.Error)
+			o.Text("error", n.Error)
 		} else {
-			statsMembers(&node, n)
-			backupMembers(&node, n.Backup)
+			statsMembers(o, n)
+			backupMembers(o, n.Backup)
 		}
-		return node.End()
 	})
 	sum.Lateness = s.Lateness
-	o.Name("total")
-	total := web.Object{B: o.B}
-	statsMembers(&total, &sum)
-	o.B = total.End()
+	o.Nest("total", func(o *web.Object) { statsMembers(o, &sum) })
 	return rq.JSON(200, o.End())
 }
 
@@ -34,15 +30,14 @@ func backupMembers(o *web.Object, s *backend.BackupStats) {
 	if s == nil {
 		return
 	}
-	o.Name("backup")
-	b := web.Object{B: o.B}
-	b.Text("every", s.Every)
-	if s.MadeMs != 0 {
-		b.B = web.AppendTime(b.B, "last_success", s.MadeMs)
-	}
-	b.Integer("overdue_ms", s.OverdueMs)
-	b.OptText("error", s.Error)
-	o.B = b.End()
+	o.Nest("backup", func(o *web.Object) {
+		o.Text("every", s.Every)
+		if s.MadeMs != 0 {
+			o.B = web.AppendTime(o.B, "last_success", s.MadeMs)
+		}
+		o.Integer("overdue_ms", s.OverdueMs)
+		o.OptText("error", s.Error)
+	})
 }
 
 func statsMembers(o *web.Object, s *backend.NodeStats) {
@@ -59,22 +54,20 @@ func statsMembers(o *web.Object, s *backend.NodeStats) {
 	o.Integer("added", s.Added)
 	o.Integer("changed", s.Changed)
 	o.Integer("cancelled", s.Cancelled)
-	o.Name("fired")
-	f := web.Object{B: o.B}
-	f.Integer("success", s.Succeeded)
-	f.Integer("retry", s.Retried)
-	f.Integer("dead", s.Died)
-	o.B = f.End()
-	o.Name("lateness_ms")
-	l := web.Object{B: o.B}
-	l.Integer("count", s.Lateness.Count)
-	if s.Lateness.Count > 0 {
-		l.Integer("p50", s.Lateness.P50)
-		l.Integer("p90", s.Lateness.P90)
-		l.Integer("p99", s.Lateness.P99)
-		l.Integer("max", s.Lateness.Max)
-	}
-	o.B = l.End()
+	o.Nest("fired", func(o *web.Object) {
+		o.Integer("success", s.Succeeded)
+		o.Integer("retry", s.Retried)
+		o.Integer("dead", s.Died)
+	})
+	o.Nest("lateness_ms", func(o *web.Object) {
+		o.Integer("count", s.Lateness.Count)
+		if s.Lateness.Count > 0 {
+			o.Integer("p50", s.Lateness.P50)
+			o.Integer("p90", s.Lateness.P90)
+			o.Integer("p99", s.Lateness.P99)
+			o.Integer("max", s.Lateness.Max)
+		}
+	})
 	o.Integer("scheduled", s.Scheduled)
 	o.Integer("leased", s.Leased)
 	o.Integer("dead", s.Dead)

@@ -165,17 +165,15 @@ func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
 		}
 	}
 	o := web.Object{B: rq.Out()}
-	o.List("results", len(c.Receipts), func(b []byte, i int) []byte {
-		e := web.Object{B: b}
-		e.Text("receipt", c.Receipts[i])
+	o.Objects("results", len(c.Receipts), func(o *web.Object, i int) {
+		o.Text("receipt", c.Receipts[i])
 		if held[i] {
 			rq.Count++
-			e.Integer("status", 200)
+			o.Integer("status", 200)
 		} else {
-			e.Integer("status", 410)
-			e.Text("code", "over")
+			o.Integer("status", 410)
+			o.Text("code", "over")
 		}
-		return e.End()
 	})
 	return rq.JSON(200, o.End())
 }

@@ -146,16 +146,15 @@ func AppendCallback(b []byte, c *timer.Callback) []byte {
 	o.OptText("url", c.URL)
 	o.OptText("method", c.Method)
 	if c.HasHeaders {
-		o.Name("headers")
-		h := web.Object{B: o.B}
-		for i := range c.Headers {
-			v := c.Headers[i].Value
-			if LooksSecret(c.Headers[i].Name) || secret.Sealed(v) {
-				v = Redacted
+		o.Nest("headers", func(o *web.Object) {
+			for i := range c.Headers {
+				v := c.Headers[i].Value
+				if LooksSecret(c.Headers[i].Name) || secret.Sealed(v) {
+					v = Redacted
+				}
+				o.Text(c.Headers[i].Name, v)
 			}
-			h.Text(c.Headers[i].Name, v)
-		}
-		o.B = h.End()
+		})
 	}
 	o.OptSpan("timeout", c.TimeoutMs)
 	return o.End()

@@ -52,14 +52,13 @@ func (l *Skips) write(o *web.Object) {
 	if l == nil || len(l.list) == 0 {
 		return
 	}
-	o.List("skips", len(l.list), func(b []byte, i int) []byte {
-		s, one := &l.list[i], web.Object{B: b}
-		one.OptText("id", s.id)
-		one.OptText("uid", s.uid)
+	o.Objects("skips", len(l.list), func(o *web.Object, i int) {
+		s := &l.list[i]
+		o.OptText("id", s.id)
+		o.OptText("uid", s.uid)
 		code, detail := whySkipped(s.why)
-		one.Text("code", code)
-		one.Text("detail", detail)
-		return one.End()
+		o.Text("code", code)
+		o.Text("detail", detail)
 	})
 }
 

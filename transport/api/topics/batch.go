@@ -53,10 +53,8 @@ func batchProblem(p *timer.Policy) *web.Problem {
 	return nil
 }
 
-func appendBatch(b []byte, p *timer.Batch) []byte {
-	o := web.Object{B: b}
+func batchMembers(o *web.Object, p *timer.Batch) {
 	o.Integer("max", int64(p.Max))
 	o.Span("wait", p.WaitMs)
 	o.Text("by", batchBys[index(p.ByKey)])
-	return o.End()
 }

@@ -31,10 +31,8 @@ func readPerKey(r *web.Reader, base *timer.PerKey) *timer.PerKey {
 	return &k
 }
 
-func appendPerKey(b []byte, k *timer.PerKey) []byte {
-	o := web.Object{B: b}
+func perKeyMembers(o *web.Object, k *timer.PerKey) {
 	o.OptInteger("concurrency", int64(k.Concurrency))
-	appendRate(&o, k.Rate)
+	appendRate(o, k.Rate)
 	o.Boolean("fair", k.Fair)
-	return o.End()
 }

@@ -300,27 +300,21 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	o.Text("merge", spec.MergeRules[p.Merge])
 	o.OptSpan("max_wait", p.MaxWaitMs)
 	o.Integer("collect_max", int64(p.CollectFor()))
-	dedup := "id"
-	if p.ByContent {
-		dedup = "content"
-	}
-	o.Text("dedup", dedup)
+	o.Text("dedup", dedups[index(p.ByContent)])
 	o.Boolean("serial", p.Serial)
 	o.OptText("key", p.Key)
 	o.Text("if_late", spec.LateRules[index(p.RejectLate)])
 	o.Integer("concurrency", int64(p.Concurrency))
 	appendRate(&o, p.Rate)
-	o.Name("breaker")
-	br := web.Object{B: o.B}
-	br.Integer("failures", int64(p.Breaker.Failures))
-	br.Span("window", p.Breaker.WindowMs)
-	br.Span("open", p.Breaker.OpenMs)
-	br.Integer("probes", int64(p.Breaker.Probes))
-	o.B = br.End()
+	o.Nest("breaker", func(o *web.Object) {
+		o.Integer("failures", int64(p.Breaker.Failures))
+		o.Span("window", p.Breaker.WindowMs)
+		o.Span("open", p.Breaker.OpenMs)
+		o.Integer("probes", int64(p.Breaker.Probes))
+	})
 	o.Integer("destination_concurrency", int64(p.DestinationConcurrency))
 	if p.PerKey != nil {
-		o.Name("per_key")
-		o.B = appendPerKey(o.B, p.PerKey)
+		o.Nest("per_key", func(o *web.Object) { perKeyMembers(o, p.PerKey) })
 	}
 	o.Span("spread", p.SpreadMs)
 	o.Span("history", p.HistoryMs)
@@ -329,21 +323,16 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	o.Text("format", formats[index(p.CloudEvents)])
 	o.Texts("signing_keys", signingKeys.names(p))
 	if p.Window != nil {
-		o.Name("window")
-		o.B = appendWindow(o.B, p.Window)
+		o.Nest("window", func(o *web.Object) { windowMembers(o, p.Window) })
 	}
 	for i, topic := range [...]string{p.OnDone, p.OnDead} {
 		if topic != "" {
-			o.Name([...]string{"on_done", "on_dead"}[i])
-			at := web.Object{B: o.B}
-			at.Text("topic", topic)
-			o.B = at.End()
+			o.Nest([...]string{"on_done", "on_dead"}[i], func(o *web.Object) { o.Text("topic", topic) })
 		}
 	}
 	o.Text("answers", keptAnswers[index(p.NoAnswers)])
 	if p.Batch != nil {
-		o.Name("batch")
-		o.B = appendBatch(o.B, p.Batch)
+		o.Nest("batch", func(o *web.Object) { batchMembers(o, p.Batch) })
 	}
 	return o.End()
 }
@@ -367,11 +356,10 @@ func appendRate(o *web.Object, r timer.Rate) {
 	if r.PerSecond <= 0 {
 		return
 	}
-	o.Name("rate")
-	rate := web.Object{B: o.B}
-	rate.Float("per_second", r.PerSecond)
-	rate.Integer("burst", int64(r.Burst))
-	o.B = rate.End()
+	o.Nest("rate", func(o *web.Object) {
+		o.Float("per_second", r.PerSecond)
+		o.Integer("burst", int64(r.Burst))
+	})
 }
 
 var dedups = []string{"id", "content"}

@@ -187,24 +187,20 @@ func members(o *web.Object, t *timer.Topic, counts *timer.Counts) {
 	o.B = AppendPolicy(o.B, &t.Policy)
 	o.Boolean("paused", t.Paused)
 	if counts != nil {
-		o.Name("counts")
-		c := web.Object{B: o.B}
-		c.Integer("scheduled", counts.Scheduled)
-		c.Integer("ready", counts.Ready)
-		c.Integer("leased", counts.Leased)
-		c.Integer("done", counts.Done)
-		c.Integer("dead", counts.Dead)
-		if counts.Waiting != (timer.Waiting{}) {
-			c.Name("waiting")
-			waiting := web.Object{B: c.B}
-			for _, cause := range timer.WaitCauses() {
-				if n := counts.Waiting[cause]; n > 0 {
-					waiting.Integer(cause.String(), n)
-				}
+		o.Nest("counts", func(o *web.Object) {
+			o.Integer("scheduled", counts.Scheduled)
+			o.Integer("ready", counts.Ready)
+			o.Integer("leased", counts.Leased)
+			o.Integer("done", counts.Done)
+			o.Integer("dead", counts.Dead)
+			if counts.Waiting != (timer.Waiting{}) {
+				o.Nest("waiting", func(o *web.Object) {
+					for _, cause := range timer.WaitCauses() {
+						o.OptInteger(cause.String(), counts.Waiting[cause])
+					}
+				})
 			}
-			c.B = waiting.End()
-		}
-		o.B = c.End()
+		})
 		o.Integer("oldest_overdue_ms", counts.OldestOverdueMs)
 	}
 	o.Boolean("auto_created", t.AutoCreated)

@@ -59,11 +59,9 @@ func readDates(r *web.Reader) []string {
 	return out
 }
 
-func appendWindow(b []byte, w *timer.Window) []byte {
-	o := web.Object{B: b}
+func windowMembers(o *web.Object, w *timer.Window) {
 	for i, text := range []string{w.Zone, w.Days, w.From, w.To} {
 		o.OptText(WindowFieldNames[i], text)
 	}
 	o.OptTexts("except", w.Except)
-	return o.End()
 }

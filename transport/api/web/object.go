@@ -92,6 +92,23 @@ func (o *Object) List(name string, n int, element func(b []byte, i int) []byte) 
 	o.B = a.End()
 }
 
+// Nest writes an object.
+func (o *Object) Nest(name string, write func(*Object)) {
+	o.Name(name)
+	inner := Object{B: o.B}
+	write(&inner)
+	o.B = inner.End()
+}
+
+// Objects writes an array of n objects.
+func (o *Object) Objects(name string, n int, write func(o *Object, i int)) {
+	o.List(name, n, func(b []byte, i int) []byte {
+		inner := Object{B: b}
+		write(&inner, i)
+		return inner.End()
+	})
+}
+
 func (o *Object) Texts(name string, list []string) {
 	o.List(name, len(list), func(b []byte, i int) []byte { return AppendString(b, list[i]) })
 }
