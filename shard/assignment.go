@@ -12,7 +12,7 @@ import (
 	"carillon/timer"
 )
 
-// Member and Assignment say where replicas should be.
+// Member and Assignment name where replicas should be.
 type (
 	Member     = placement.Member
 	Assignment = placement.Assignment
@@ -21,7 +21,7 @@ type (
 // epochOf returns the epoch of a replica's assignment.
 func epochOf(replica uint64) uint32 { return uint32(replica & placement.MaxEpoch) }
 
-// Placement tells leaders which nodes should lead, and is told which assignments have settled. Its
+// Placement gives leaders the nodes that should lead, and learns which assignments are reached. Its
 // methods are called on workers and must not block.
 type Placement interface {
 	// Settled reports that raft's membership matches the assignment of that epoch. It is repeated

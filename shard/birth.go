@@ -16,15 +16,15 @@ import (
 // a snapshot; a goroutine loads the child's half of it as a table, which is the same on all nodes,
 // and writes that as the child's first snapshot; then the child's replica begins with it. Until the
 // parent's table is swept this can be done again after a crash. A node that was so far behind that
-// its parent's table is swept makes a replica that knows nothing, and learns from the leader: it has
-// never voted.
+// its parent's table is swept makes a replica that knows nothing, and learns from the leader: it
+// has never voted.
 //
 // Invariant: no replica of a group with Assignment.From is founded empty.
 
 // awaitBirth is how long commands wait at a node for the child's first leader.
 const awaitBirth = 2 * time.Second
 
-// awaited says that a group will have a replica here in a moment.
+// awaited reports that a group will have a replica here in a moment.
 type awaited struct{ *replica }
 
 func (a awaited) handle(w *worker) {

@@ -301,7 +301,8 @@ func (h *Host) Drain(ctx context.Context) {
 	}
 }
 
-// topicsChanged tells the schedulers that topics were created, changed, paused, resumed or deleted.
+// topicsChanged informs the schedulers that topics were created, changed, paused, resumed or
+// deleted.
 type topicsChanged struct{}
 
 func (topicsChanged) handle(w *worker) {

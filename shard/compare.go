@@ -88,7 +88,7 @@ func (c *comparison) sendAll(r *replica, p *statePoint) {
 	}
 }
 
-// note records a point. It replaces the replica's points at that entry and later ones.
+// note records a point, and replaces the replica's points at that entry and later ones.
 func (c *comparison) note(replica uint64, p statePoint) {
 	i := slices.IndexFunc(c.points, func(r replicaPoints) bool { return r.replica == replica })
 	if i < 0 {

@@ -18,8 +18,8 @@ import (
 // those that will belong to the child; then one entry divides the table. birth.go has the rest: how
 // each replica makes the child's of the half that has left.
 
-// groupTable has the groups of a host, and knows which of them are yet to be divided from others. To
-// find one is O(1).
+// groupTable has the groups of a host, and knows which of them are yet to be divided from others.
+// To find one is O(1).
 type groupTable struct {
 	h       *Host
 	groups  atomic.Pointer[[]*replica] // by ID
@@ -80,7 +80,7 @@ func (t *groupTable) resolve(id timer.ShardID) *replica {
 	return r
 }
 
-// dividing reports whether a shard is made by the doubling that goes on.
+// dividing reports whether a shard is made by the doubling that is under way.
 func (t *groupTable) dividing(id timer.ShardID) bool {
 	founded := int(t.founded.Load())
 	return founded != 0 && int(id) > founded && founded < int(t.known.Load())
@@ -120,7 +120,7 @@ func (t *groupTable) halves(id timer.ShardID) func(topic timer.TopicID, timerID 
 	}
 }
 
-// numbered notes which shard gave a timer its number, where that is not the one that was asked for.
+// numbered sets which shard gave a timer its number, where that is not the one that was asked for.
 func numbered(s *timerShard, asked timer.ShardID, origin *timer.ShardID) {
 	if *origin == 0 && (asked != s.g.shard || s.g.public.divided.Load() != 0) {
 		*origin = s.g.shard
@@ -175,7 +175,7 @@ func (d *division) end() { *d = division{s: d.s, rows: d.rows, child: d.child, b
 // of returns the number of shards at whose doubling a shard is divided to make a child.
 func (d *division) of(child timer.ShardID) int { return 2 * int(child-d.s.g.shard) }
 
-// childRow tells a shard of its child's row.
+// childRow gives a shard its child's row.
 type childRow struct {
 	shard *timerShard
 	row   Assignment
@@ -227,7 +227,7 @@ func (d *division) lookForHalf() {
 	}
 }
 
-// findHalf notes which timers with a number above seq go to the child. known is false if it meets a
+// findHalf marks which timers with a number above seq go to the child. known is false if it meets a
 // topic that this node has yet to learn of.
 func (d *division) findHalf(seq uint64, at *timer.Handle, budget int) (done, known bool) {
 	s, of := d.s, 2*int(d.child.Group-d.s.g.shard)
@@ -341,8 +341,8 @@ func (d *division) passOn(o *op) bool {
 	return true
 }
 
-// ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, that on a topic to the
-// shard that was asked.
+// ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, that on a topic to
+// the shard that was asked.
 func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 	asked := o.asked
 	if o.passed {

@@ -31,7 +31,7 @@ const (
 type Event struct {
 	Kind  EventKind
 	AtMs  int64
-	State timer.State // in which the timer ended; 0: it goes on
+	State timer.State // in which the timer ended; 0: it continues
 	// Timer is the timer at that time, without its payload. If it no longer exists, little more
 	// than its topic and id is set.
 	Timer   *timer.Timer

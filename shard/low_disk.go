@@ -9,7 +9,7 @@ import (
 
 // Disks reports the low disks of other nodes.
 type Disks interface {
-	// LowDisks returns the other nodes that say that their disk is low. It must be quick.
+	// LowDisks returns the other nodes that report a low disk. It must be quick.
 	LowDisks() []timer.LowDiskError
 }
 

@@ -7,7 +7,7 @@ import (
 
 // A manual clock stands still while there is work. It is moved to the next instant at which
 // something is due once all work of the present one is done: Settled finds that. What waits for an
-// instant must therefore be in Scheduler.NextWake, and what waits for work that goes on must keep
+// instant must therefore be in Scheduler.NextWake, and what waits for work under way must keep
 // Scheduler.Settled false. A poll would do neither.
 
 // manualClock is what the workers have to do by themselves, for Host.Settled.
@@ -100,9 +100,9 @@ func (h *Host) ClockMoved() {
 	}
 }
 
-// DropFinished has the shards drop finished timers that are kept for too long, which each entry does
-// and a clock that runs sees to: the canary's entries do. It reports whether there are any; they are
-// gone once it reports none.
+// DropFinished has the shards drop finished timers that are kept for too long, which each entry
+// does and a clock that runs sees to: the canary's entries do. It reports whether there are any;
+// they are gone once it reports none.
 func (h *Host) DropFinished() bool {
 	var some atomic.Bool
 	h.onWorkers(func(w *worker) {
@@ -117,7 +117,8 @@ func (h *Host) DropFinished() bool {
 	return some.Load()
 }
 
-// Left counts the timers that were due by now and have not ended, and those of them that are leased.
+// Left counts the timers that were due by now and have not ended, and those of them that are
+// leased.
 func (h *Host) Left() (n, leased int64) {
 	var sums [2]atomic.Int64
 	h.onWorkers(func(w *worker) {

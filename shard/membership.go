@@ -112,7 +112,7 @@ func (m *membership) sendCommitHint(r *replica, ask *pb.Message) {
 		return
 	}
 	if m.learns(r) && r.w.now.Mono/commitHintPeriod%2 == 1 {
-		// The learner may be a voter that has not heard of its promotion yet. A hint ends an
+		// The learner may be a voter that does not know of its promotion yet. A hint ends an
 		// election, so candidates that can win without this replica get the other periods.
 		return
 	}

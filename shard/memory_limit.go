@@ -142,8 +142,8 @@ func (w *worker) weigh() {
 	w.held.pressure = w.host.pressure()
 }
 
-// account tells the host, at the end of a turn, by how much the worker's memory has changed. It
-// aborts a snapshot that holds too much when the limit is exceeded.
+// account reports to the host, at the end of a turn, by how much the worker's memory has changed.
+// It aborts a snapshot that holds too much when the limit is exceeded.
 func (w *worker) account() {
 	m := w.holds()
 	if sum := m.Sum(); sum != w.held.told {

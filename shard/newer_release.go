@@ -33,8 +33,8 @@ func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) 
 
 // stop ends a group whose log this build cannot continue: the next entry is of a newer release, or
 // malformed. The replica neither votes nor acknowledges, and the others continue without it. Its
-// files stay as they are, so that a build that can read them can go on from there. The node's other
-// groups are not affected, not even at a start.
+// files stay as they are, so that a build that can read them can continue from there. The node's
+// other groups are not affected, not even at a start.
 func (r *replica) stop(why error) {
 	r.w.host.cfg.Logger.Error("a replica is stopped: this release cannot go on with its log. Nothing of it is lost: start the release that wrote it",
 		"shard", uint32(r.shard), "why", why)

@@ -253,7 +253,7 @@ func (r *replica) hear(from uint64, body []byte) {
 // hasLost halts the host if a heartbeat shows that this replica lacks entries that it acknowledged.
 // A heartbeat's commit index never exceeds the entries that its receiver has acknowledged as
 // durable. If it does, damage took the end of the log, where it looks like an unfinished write. The
-// replica may have lost a vote, and entries that were counted for a majority, so it must not go on.
+// replica may have lost a vote, and entries that were counted for a majority, so it must stop.
 // Raft itself would panic.
 func (r *replica) hasLost(m *pb.Message) bool {
 	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < r.term || m.GetCommit() <= r.store.last() {

@@ -162,7 +162,7 @@ func confChange(e *pb.Entry) (pb.ConfChangeI, error) {
 }
 
 // entryMs returns the time of the next entry. A leader that was never sure of its clock keeps the
-// shard's clock as it is. One that was sure once goes on from there by the boot clock. So a
+// shard's clock as it is. One that was sure once continues from there by the boot clock. So a
 // doubtful clock advances the shard's no further than the time that has passed.
 func (s *timerShard) entryMs() int64 {
 	if s.g.w.sure() || s.scheduler.KnowsTime() {

@@ -173,7 +173,7 @@ type entryPlace struct {
 }
 
 const (
-	entryOverhead = 24 // bytes that an entry counts beside its data, for its place
+	entryOverhead = 24 // bytes that an entry counts besides its data, for its place
 
 	// A new chunk has 1/chunkShare of the bytes of the live entries, and largestChunk at most: a
 	// small tail has no large chunk, and a large tail few chunks. An entry larger than that gets a

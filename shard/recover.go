@@ -38,7 +38,7 @@ type recovery struct {
 	fault   error
 	stop    bool  // at a membership change: raft must see the entries from here on
 	stopped error // this build cannot apply the next entry
-	// alien reports that the log, as far as it was read, has another entry at the last index of a
+	// alien reports that the log, where it was read, has another entry at the last index of a
 	// peer's snapshot. The entries after that one are void.
 	alien bool
 }

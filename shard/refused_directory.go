@@ -14,7 +14,7 @@ import (
 )
 
 // A node halts when it learns that its disk lacks something that it had acknowledged or voted. It
-// must not go on, nor may a new process on that disk, which might not learn of the loss again. So
+// must stop, nor may a new process on that disk, which might not learn of the loss again. So
 // the halt is recorded on disk before the process ends, and a start that finds the record refuses
 // (docs/adr/0016).
 
@@ -39,7 +39,7 @@ func (e *HaltError) Error() string { return e.Err.Error() + "; " + e.Reason.advi
 
 func (e *HaltError) Unwrap() error { return e.Err }
 
-// advice tells the operator how to recover.
+// advice names the way to recover.
 func (r HaltReason) advice() string {
 	text := "it must not vote with what it has: while the other nodes serve, empty the data directory and start it, " +
 		"so that it joins again under a new id and is filled by them"
@@ -133,9 +133,9 @@ func (e damageError) Error() string { return e.err.Error() }
 func (e damageError) Unwrap() error { return e.err }
 
 // Damaged reports that a start failed because the data directory is not what this node left on its
-// disk: the log is damaged before its end, or a file is missing or damaged that nothing on this disk
-// makes up for. Such a directory is not started on again. A disk that does not read now, and a file
-// of another release, are not damage.
+// disk: the log is damaged before its end, or a file is missing or damaged that nothing on this
+// disk makes up for. Such a directory is not started on again. A disk that does not read now, and a
+// file of another release, are not damage.
 func Damaged(err error) bool {
 	if _, ok := errors.AsType[damageError](err); ok {
 		return true

@@ -17,7 +17,7 @@ import (
 )
 
 // A replica that needs entries which are no longer in memory gets a snapshot. Raft's message names
-// the snapshot, and the state is streamed beside it (Peers.SendSnapshot to Host.Receive). The
+// the snapshot, and the state is streamed apart from it (Peers.SendSnapshot to Host.Receive). The
 // receiver writes the state to a file, reads it back and checks it, and only then passes the
 // message to raft.
 

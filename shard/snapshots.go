@@ -39,7 +39,7 @@ type snapshotRun struct {
 	pieces []int       // capacities of the chunks that are not written yet, as the worker knows
 }
 
-// held returns the memory that the snapshot holds beside the state.
+// held returns the memory that the snapshot holds besides the state.
 func (s *snapshotRun) held() (n int64) {
 	n = s.state.Held()
 	for _, room := range s.pieces {

@@ -45,7 +45,7 @@ func (h *Host) Leads(id timer.ShardID) bool { return h.resolve(id).public.serves
 // serve, or will soon know the leader and name it.
 func (h *Host) Takes(id timer.ShardID) bool { return h.resolve(id).public.takes.Load() }
 
-// Leader returns the node that leads the group, as far as this node's replica knows.
+// Leader returns the node that leads the group, by what this node's replica knows.
 func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 	node = h.resolve(id).public.leader.Load()
 	return node, node != 0

@@ -253,7 +253,7 @@ type Progress struct {
 	Pipelined       int    // of these, not applied yet
 	CommitHintsSent uint64 // to candidates; see sendCommitHint
 
-	Stopped  error  // this build cannot go on with the group; then only durable facts are set
+	Stopped  error  // this build cannot continue with the group; then only durable facts are set
 	Wrong    error  // why its state is known to be wrong
 	Installs uint64 // snapshots from peers that it has installed
 	Compared uint64 // last entry after which the replicas compared their states

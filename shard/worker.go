@@ -40,7 +40,7 @@ const (
 	unsyncedBytes = 64 << 20
 	// queuedFrames bounds the frames of a worker that are in the log's queue.
 	queuedFrames = 64
-	partOverhead = 512 // counted for each part beside its bytes
+	partOverhead = 512 // counted for each part besides its bytes
 )
 
 // worker is the only owner of some groups: their raft nodes, tables and wheels need no locks. Its

@@ -113,7 +113,7 @@ func newOutcomeTopics() outcomeTopics {
 	return outcomeTopics{of: map[timer.Handle]names{}, count: map[timer.TopicID]int64{}}
 }
 
-// read takes over what a timer's content says. The timer's update is open.
+// read takes over a timer's content. The timer's update is open.
 func (o *outcomeTopics) read(h timer.Handle, rest []byte) {
 	var n names
 	onDone, onDead := encoding.RestOutcomes(rest)
@@ -201,7 +201,7 @@ func isOutcome(v *content.Blob) bool {
 	return timer.IsOutcome(v.Content, onDone, onDead)
 }
 
-// OutcomeOf returns what a timer says itself of its outcome if it ends so; nil: nothing.
+// OutcomeOf returns the timer's own setting for its outcome if it ends so; nil: nothing.
 func (t *timers) OutcomeOf(h timer.Handle, end timer.State) *timer.OutcomeTopic {
 	onDone, onDead := encoding.RestOutcomes(t.viewOf(h).Rest)
 	if end == timer.Done {

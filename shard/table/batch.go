@@ -84,7 +84,7 @@ type Outcome struct {
 	LeaseMs int64 // Accepted, Extended
 
 	// CallOnly: RetryLater or Kill of a lease whose process has ended. If the receiver has reported
-	// since that it has accepted the timer, the lease is the receiver's, and goes on.
+	// since that it has accepted the timer, the lease is the receiver's, and continues.
 	CallOnly bool
 
 	// Logged: RetryLater of a timer whose end may make an outcome, which has its attempts.

@@ -38,7 +38,7 @@ const (
 // that is about to change is written first if it is not yet written.
 //
 // Slots written ahead stay in memory until the next call of Next, so the owner of a Snapshot must
-// go on with it or abort it.
+// continue with it or abort it.
 type Snapshot struct {
 	t      *updater
 	number uint32

@@ -23,7 +23,7 @@ const (
 )
 
 // answerBytes is where an answer is full: a peer refuses frames that are much longer. A page of
-// timers ends there and says that there is more. Operations beyond it are answered without their
+// timers ends there and reports that there is more. Operations beyond it are answered without their
 // Timer, which the client can read.
 const answerBytes = 16 << 20
 

@@ -114,7 +114,7 @@ func (r *reader) historyKey() timer.HistoryKey {
 }
 
 // AppendHistory encodes a page of the history of some shards: the first entries that fit, at least
-// one. more says that there are entries beyond the list.
+// one. more reports that there are entries beyond the list.
 func AppendHistory(dst []byte, ids []timer.ShardID, list []*timer.HistoryEntry, more bool) []byte {
 	start := len(dst)
 	dst = append(dst, version, faultNone, 0)

@@ -17,7 +17,7 @@ type Change struct {
 	Object string // such as topics/orders/timers/order-77
 	From   string // the client's address
 	Status int    // of the answer
-	Count  int    // how many timers or leases it was about, where the object does not say; else 0
+	Count  int    // how many timers or leases it was about, where the object has no name; else 0
 	// Refused is how many requests of the token were refused with this status since the entry of
 	// the one before, this one included; 0: it was not refused.
 	Refused int

@@ -77,8 +77,8 @@ func readAuth(path string) ([]byte, error) {
 
 const authExample = `- {name: shop, sha256: "…", scopes: [add, read], topics: ["orders.*"]}`
 
-// parseAuth reads the list of tokens. All faults are said at once, each with its line, and never
-// with the contents of the file: it may be the wrong one.
+// parseAuth reads the list of tokens. All faults are reported at once, each with its line, and
+// never with the contents of the file: it may be the wrong one.
 func parseAuth(data []byte) ([]web.Principal, error) {
 	if len(data) > maxAuthBytes {
 		return nil, fmt.Errorf("is over %d MiB", maxAuthBytes>>20)
@@ -111,7 +111,7 @@ func parseAuth(data []byte) ([]web.Principal, error) {
 
 var lineInError = regexp.MustCompile(`line (\d+)`)
 
-// yamlLine is where a YAML error says that it is; its text may quote the file.
+// yamlLine is the line that a YAML error names; its text may quote the file.
 func yamlLine(err error) string {
 	if m := lineInError.FindStringSubmatch(err.Error()); m != nil {
 		return "line " + m[1] + ": this "

@@ -30,7 +30,7 @@ func (rq *request) bodyLimit() int {
 	return rq.Limits.BodyBytes
 }
 
-// announcesTooMuch refuses a body by the length that its header says.
+// announcesTooMuch refuses a body by the length in its header.
 func (rq *request) announcesTooMuch() *web.Problem {
 	n, most := rq.Ctx.Request.Header.ContentLength(), rq.bodyLimit()
 	switch {
@@ -163,7 +163,7 @@ func (rq *request) dropPart() {
 	}
 }
 
-// broken says how a body failed to arrive.
+// broken is the problem of a body that failed to arrive.
 func (rq *request) broken(err error) *web.Problem {
 	if c, ok := rq.Ctx.Conn().(*framedConn); ok {
 		switch {

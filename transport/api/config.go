@@ -25,9 +25,9 @@ type Config struct {
 	Auth *Auth
 	// TLS encrypts the connections; nil leaves them as they are.
 	TLS *TLS
-	// CheckURL says why a callback may not go to this URL, which is well-formed. Only an address
-	// can be judged here: names are judged when they are dialled. Good ones are remembered until
-	// Server.ForgetURLs. nil refuses nothing.
+	// CheckURL is the reason why a callback may not go to this URL, which is well-formed. Only an
+	// address can be judged here: names are judged when they are dialled. Good ones are remembered
+	// until Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error
 	// ClusterError names an error of Cluster as this package does; nil: they are named so.
 	ClusterError func(error) error
@@ -70,8 +70,8 @@ type Config struct {
 
 	Clock func() time.Time // of timers; time.Now
 	Now   func() time.Time // of quotas, and of what is counted by the minute; Clock
-	// ClockFault says why Clock cannot be believed now: then no time is reckoned from it. "": it
-	// can; nil: always.
+	// ClockFault is the reason why Clock cannot be believed now: then no time is reckoned from it.
+	// "": it can; nil: always.
 	ClockFault func() string
 	Rand       func() uint64 // 64 random bits for ids and uids; any goroutine; math/rand/v2
 }

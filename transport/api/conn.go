@@ -143,8 +143,8 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// waits notes that a Read waits for a request, and returns since when; 0 when it waits for more of
-// one.
+// waits records that a Read waits for a request, and returns since when; 0 when it waits for more
+// of one.
 func (c *framedConn) waits() (since int64) {
 	if !c.framer.BetweenRequests() || c.probing() {
 		return 0

@@ -19,7 +19,7 @@ const (
 	corsSeconds = "600" // for which a browser remembers a preflight's answer
 )
 
-// CheckOrigin says why an origin is not one for Config.Origins.
+// CheckOrigin is the reason why an origin is not one for Config.Origins.
 func CheckOrigin(text string) error {
 	scheme, authority, found := strings.Cut(text, "://")
 	name, address, _, ok := splitHost(authority)

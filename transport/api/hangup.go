@@ -59,7 +59,7 @@ func (c *framedConn) WhileConnected(parent context.Context) (ctx context.Context
 	go func() {
 		defer close(ended)
 		gone := false
-		_ = raw.Read(func(fd uintptr) bool { // waits as long as it is told false
+		_ = raw.Read(func(fd uintptr) bool { // waits while this returns false
 			gone = peerGone(fd)
 			return gone
 		})

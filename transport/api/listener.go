@@ -42,7 +42,7 @@ type listener struct {
 	// it would wait for ever. Accept's only.
 	spare    *os.File
 	pause    time.Duration
-	complain time.Time // when the log last said that connections cannot be taken
+	complain time.Time // when the log last reported that connections cannot be taken
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -106,7 +106,7 @@ func (l *listener) admit(conn net.Conn) *framedConn {
 	return nil
 }
 
-// refuse says that there is no place. A fresh socket's buffer takes this without waiting.
+// refuse answers that there is no place. A fresh socket's buffer takes this without waiting.
 func (l *listener) refuse(conn net.Conn) {
 	if l.tls == nil {
 		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))

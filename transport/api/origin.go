@@ -75,7 +75,7 @@ func (s *Server) ownHost(c *framedConn, name string, address netip.Addr) bool {
 // ownHost is one of the node's names, and perhaps the port at which browsers find it.
 type ownHost struct{ name, port string }
 
-// CheckHost says why a name is not one for Config.Hosts.
+// CheckHost is the reason why a name is not one for Config.Hosts.
 func CheckHost(host string) error {
 	_, err := parseHosts([]string{host})
 	return err

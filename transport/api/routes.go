@@ -55,7 +55,7 @@ func numbered(list []route) []route {
 	return list
 }
 
-// bodyRule says which body a route takes.
+// bodyRule is which body a route takes.
 type bodyRule uint8
 
 const (

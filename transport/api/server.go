@@ -123,7 +123,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.end()
 	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Limits.Grace)
 	defer cancel()
-	// fasthttp leaves connections alone that have not said anything yet.
+	// fasthttp leaves connections alone that have not sent anything yet.
 	framed.closeWhere(func(c *framedConn) bool { return !c.begun.Load() })
 	// A client that sends half a request and then nothing would hold the whole grace.
 	unfinished := time.AfterFunc(s.cfg.Limits.Unfinished, framed.endReading)

@@ -7,7 +7,7 @@ import (
 	"carillon/transport/api/web"
 )
 
-// Tenants says whose a topic is, by the tokens of one reading of the auth file. It is comparable;
+// Tenants knows whose a topic is, by the tokens of one reading of the auth file. It is comparable;
 // the zero value knows nobody.
 type Tenants struct{ of *principals }
 

@@ -62,7 +62,7 @@ type breaker struct {
 	openUntil atomic.Pointer[time.Time]
 	changedAt atomic.Pointer[time.Time] // nil: it has been closed from the start
 
-	report func(open bool) // told when it opens and when it closes, under that lock; must not block
+	report func(open bool) // called when it opens and when it closes, under that lock; must not block
 }
 
 func newBreaker(config *Config, policy Breaker, report func(open bool)) *breaker {
@@ -104,7 +104,7 @@ func (c *breaker) stateChanged(_ string, _, to gobreaker.State) {
 	}
 }
 
-// allow asks for one call. When it says no, retryAt is when to ask again.
+// allow asks for one call. When it refuses, retryAt is when to ask again.
 func (c *breaker) allow() (tell func(error), retryAt time.Time) {
 	if c.stays() {
 		return nil, c.retryAt(true)

@@ -15,14 +15,14 @@ const (
 	maxBreakerNews = 1024
 )
 
-// breakerChange says that a breaker opened or closed.
+// breakerChange means that a breaker opened or closed.
 type breakerChange struct {
 	gate *breakerScope
 	open bool
 	at   time.Time
 }
 
-// breakerLog says once when a breaker opens, and once when it closes again. One that flaps is said
+// breakerLog logs once when a breaker opens, and once when it closes again. One that flaps is said
 // to be open once a breakerQuiet. Only the goroutine of Run uses it, and it holds no lock.
 type breakerLog struct {
 	logger *slog.Logger

@@ -94,7 +94,7 @@ func (s span) heldBack(held, left time.Duration) bool {
 // the call began, or the whole machine, and the connection's own deadline need not
 // have been noticed yet. After a dial, whose time is part of the call's, the rest of
 // the call must fit. Were it a whole one, a receiver that is slow to connect could
-// never be called, and its breaker would never hear of it.
+// never be called, and its breaker would never learn of it.
 func (s span) late(now time.Time, held time.Duration, dialled bool) error {
 	left := s.timeout
 	if dialled {
@@ -128,8 +128,8 @@ func (out *Outcome) settle(r result, err error, now time.Time) {
 	}
 }
 
-// unfit says why a request cannot go out at all. The checks of the add are made again for fields
-// that would break the message or reach another receiver.
+// unfit is the reason why a request cannot go out at all. The checks of the add are made again for
+// fields that would break the message or reach another receiver.
 func (w *worker) unfit(d *destination, req *Request) string {
 	x := &w.roundTripper
 	if x.url != req.URL || x.url == "" {

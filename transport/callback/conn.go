@@ -167,7 +167,7 @@ func (r *recordCount) pass(b []byte) {
 
 // staleCheck peeks at the socket without blocking.
 type staleCheck struct {
-	raw   syscall.RawConn // nil: not a socket, nothing can be told
+	raw   syscall.RawConn // nil: not a socket, nothing can be known
 	stale bool
 	peek  func(fd uintptr) bool // kept, so that a check allocates nothing
 }

@@ -38,7 +38,7 @@ func (p *Pool) newDestination(k address.Key) *destination {
 	return d
 }
 
-// usedLocked notes that a destination was used, and whether it is idle now.
+// usedLocked records that a destination was used, and whether it is idle now.
 func (p *Pool) usedLocked(d *destination) {
 	if d.recent == nil {
 		return

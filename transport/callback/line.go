@@ -39,7 +39,7 @@ func (d *destination) begin(t *callSlot) bool {
 	return false
 }
 
-// ended takes note of the end of a call. It returns the one that runs in its place, and one more if
+// ended records the end of a call. It returns the one that runs in its place, and one more if
 // the pace has become faster; nil for none.
 func (d *destination) ended(out *Outcome) (next, more *callSlot) {
 	l := &d.line

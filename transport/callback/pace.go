@@ -44,7 +44,7 @@ func (p *pace) limit() int {
 // full reports that one more call would only wait.
 func (p *pace) full() bool { return p.running >= p.limit() }
 
-// answered notes how long an answer took, on a connection that was open.
+// answered records how long an answer took, on a connection that was open.
 func (p *pace) answered(took time.Duration, now time.Time) {
 	took = max(took, 1)
 	if p.shortest == 0 || now.Sub(p.window) >= paceWindow {
@@ -54,5 +54,5 @@ func (p *pace) answered(took time.Duration, now time.Time) {
 	p.shortest = min(p.shortest, took)
 }
 
-// overdue notes that calls had waited for longestWait. They run now.
+// overdue records that calls had waited for longestWait. They run now.
 func (p *pace) overdue() { p.least = max(p.least, p.running) }

@@ -57,7 +57,7 @@ type Outcome struct {
 	Took    time.Duration
 	Body    []byte // see Request.ReadBody
 
-	unjudged bool // says nothing about the receiver
+	unjudged bool // it shows nothing of the receiver
 	dialled  bool // its time has a dial in it
 }
 

@@ -76,7 +76,7 @@ func (p *Pool) shutDown() error {
 	return nil
 }
 
-// close grants nothing more and drops the waiters, which hear nothing.
+// close grants nothing more and drops the waiters, which get no answer.
 func (p *Pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -93,7 +93,7 @@ func (s *signer) next() {
 }
 
 // appendValues writes the text that Carillon-Signature covers: a first line of its own, which no
-// message of Standard Webhooks begins with, and the values that say which call this is, each on a
+// message of Standard Webhooks begins with, and the values that identify the call, each on a
 // line. Their headers cannot hold the end of a line. A missing header is an empty line.
 func appendValues(dst []byte, req *Request, unixSeconds int64) []byte {
 	text := func(s string) { dst = append(append(dst, '\n'), s...) }

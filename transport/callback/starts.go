@@ -66,7 +66,7 @@ func (s *starts) follow(ended, next *callSlot) bool {
 	return now
 }
 
-// wrote notes that a call waits for its answer.
+// wrote records that a call waits for its answer.
 func (s *starts) wrote(t *callSlot) {
 	s.mu.Lock()
 	t.young.Leave()

@@ -39,7 +39,7 @@ const (
 	ChainMark  = 1 << 7 // it shares its id with others
 )
 
-// While a timer is Scheduled its reason says whether a client holds it.
+// While a timer is Scheduled its reason shows whether a client holds it.
 const (
 	pausedReason timer.Reason = 7 // it is held
 	// missedReason: it was held past its due time, and its series skips missed occurrences.

@@ -100,8 +100,8 @@ type MovesView struct {
 	Bytes    int64 // of them, about; small shards count for nothing
 	Waiting  int   // replicas, about
 	Repairs  int   // of both, those that bring shards back to their number of replicas
-	// Why the others wait: nodes send or receive as much as they may, or balance waits for nodes that
-	// are down or not fit. None of both: a node has just joined, and others may follow.
+	// Why the others wait: nodes send or receive as much as they may, or balance waits for nodes
+	// that are down or not fit. None of both: a node has just joined, and others may follow.
 	AtLimit, WaitsFor []string // names
 }
 
@@ -137,8 +137,8 @@ type NodeView struct {
 	Name  string
 	HTTP  string // host:port of its API
 	State NodeState
-	// Shards that it leads; of a suspect one, those that it said last, where no other node says to
-	// lead.
+	// Shards that it leads; of a suspect one, those that it named last, where no other node claims
+	// to lead.
 	Leads    int
 	Replicas int // shards of which it holds a replica
 	Version  string
@@ -149,7 +149,7 @@ type NodeView struct {
 
 	Unfit string // why it should not lead now, and hands its shards over; "" when nothing is wrong
 
-	ClockKnown    bool // false: it has not told its clock lately
+	ClockKnown    bool // false: it has not sent its clock lately
 	ClockOffsetMs int64
 }
 
@@ -177,7 +177,7 @@ type ShardRow struct {
 // ShardView is all that a node knows of a shard.
 type ShardView struct {
 	ShardRow
-	Known   bool // false: this node holds no replica, and cannot tell the rest
+	Known   bool // false: this node holds no replica, and does not know the rest
 	Term    uint64
 	Applied uint64 // index of the last entry that this node's replica has applied
 	Timers  int64  // not finished, in this node's replica

@@ -23,7 +23,7 @@ type Engine interface {
 	Leader(id timer.ShardID) string
 	// View is the cluster as this node sees it now. It never waits for another node.
 	View() ClusterView
-	// Ready is nil when the node serves; else it says why not.
+	// Ready is nil when the node serves; else it is the reason why not.
 	Ready() error
 }
 
@@ -68,8 +68,8 @@ type Timers interface {
 
 // Topics are those of the cluster.
 type Topics interface {
-	// Named finds a topic. timer.ErrNoTopic says that there is none, also where others may have
-	// made it; any other error says that no node that knows could be asked.
+	// Named finds a topic. timer.ErrNoTopic means that there is none, also where others may have
+	// made it; any other error means that no node that knows could be asked.
 	Named(ctx context.Context, name string) (*timer.Topic, error)
 	// Latest finds a topic as the last change has left it that was decided before. Its errors are
 	// Named's.

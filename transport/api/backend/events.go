@@ -34,7 +34,7 @@ const (
 	EventBreaker = "breaker"
 	EventNode    = "node"
 	EventShards  = "shards" // their number grows
-	EventMissed  = "missed" // of a node from which nothing is heard; no client asks for it
+	EventMissed  = "missed" // of a node that is silent; no client asks for it
 )
 
 var EventKinds = []string{EventFired, EventDead, EventAdded, EventChanged, EventCancelled, EventBreaker, EventNode, EventShards}
@@ -91,7 +91,7 @@ func (w *Watch) SeesTopic(topic string) bool {
 }
 
 // Wants reports whether the watch is of breakers, of nodes, or of the number of shards, by the kind.
-// A token that reaches only some topics hears nothing of breakers.
+// A token that reaches only some topics gets no events of breakers.
 func (w *Watch) Wants(kind string) bool {
 	all := len(w.Topics) == 0 || slices.Contains(w.Topics, "*")
 	return w.Topic == "" && len(w.Labels) == 0 && slices.Contains(w.Kinds, kind) && (kind != EventBreaker || all)

@@ -8,7 +8,7 @@ import (
 
 // Live is the part of a node that shows the API the work of the whole cluster.
 type Live interface {
-	// Listen begins to hear of events of all nodes. The stream ends with the context.
+	// Listen begins a stream of the events of all nodes. The stream ends with the context.
 	Listen(ctx context.Context, w *Watch) EventStream
 	// Due counts the timers that come due, over all shards that have a leader.
 	Due(ctx context.Context, q *DueQuery) (*Due, error)

@@ -17,7 +17,7 @@ func ReadOutcome(r *web.Reader, name string) (topic string) {
 	return topic
 }
 
-// AppendOutcome writes what a timer says itself of its outcome.
+// AppendOutcome writes a timer's own setting for its outcome.
 func AppendOutcome(b []byte, name string, o *timer.OutcomeTopic) []byte {
 	if o == nil {
 		return b

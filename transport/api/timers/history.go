@@ -74,7 +74,7 @@ func History(rq *web.Request) *web.Problem {
 }
 
 // confine limits a query to the time that the topic keeps, and to the shard that a timer has. none
-// says that there can be nothing.
+// reports that there can be nothing.
 func confine(rq *web.Request, q *timer.HistoryQuery, topic *timer.Topic) (none bool) {
 	q.FromMs = max(q.FromMs, rq.NowMs()-topic.Policy.HistoryMs)
 	if q.ID != "" {

@@ -31,7 +31,7 @@ func refuseInTimer(detail string) *Problem { return Bad(BadRequest, detail) }
 // RefuseInPolicy is OutOfRange for policies.
 func RefuseInPolicy(detail string) *Problem { return Fail(422, BadPolicy, detail) }
 
-// Reject notes a fault of the input, unless it has one already.
+// Reject records a fault of the input, unless it has one already.
 func (r *Reader) Reject(p *Problem) {
 	if p != nil {
 		r.Fail(p)
@@ -80,7 +80,7 @@ func (r *Reader) TimeInteger(name string) (int64, bool) {
 	return n, r.Err() == nil
 }
 
-// recode turns a bad_request into a more telling code.
+// recode turns a bad_request into a more exact code.
 func (r *Reader) recode(code string) {
 	if p := r.Problem(); p != nil && p.Code == BadRequest {
 		p.Code = code

@@ -119,7 +119,7 @@ func (p Policy) CheckNamed(target netip.AddrPort) error {
 	return nil
 }
 
-// fault says why an address may not be called; "" when it may.
+// fault is the reason why an address may not be called; "" when it may.
 func (p Policy) fault(target netip.AddrPort) string {
 	addr := target.Addr().Unmap()
 	if !addr.IsValid() || addr.Zone() != "" {
@@ -188,7 +188,7 @@ func (p Policy) checkLocalhost(host string, port uint16) error {
 }
 
 // CheckURLHost refuses a literal address ("ip", "ip:port", "[v6]:port") that would
-// be refused at the dial, so that an add can say so at once; names of this machine
+// be refused at the dial, so that an add is refused at once; names of this machine
 // ("localhost", "x.localhost:port") as well. Other names pass: their address is
 // decided at the dial.
 func (p Policy) CheckURLHost(host string) error {

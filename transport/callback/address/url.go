@@ -1,5 +1,5 @@
-// Package address says where calls may go: which URLs are well formed, which destination each one
-// names, and which addresses a policy lets a node call.
+// Package address decides where calls may go: which URLs are well formed, which destination each
+// one names, and which addresses a policy lets a node call.
 package address
 
 import (

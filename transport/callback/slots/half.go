@@ -19,7 +19,7 @@ type Share struct {
 }
 
 // rank orders those that wait. need is how many slots must be free for the next call, and grows
-// with the calls that are out; turn says who was served longest ago.
+// with the calls that are out; turn shows who was served longest ago.
 type rank struct {
 	need int
 	turn uint64

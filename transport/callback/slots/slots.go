@@ -111,7 +111,7 @@ func (s *Slots) Idle() bool {
 // Waiting is how many wait at receivers.
 func (s *Slots) Waiting() int { return s.waiting }
 
-// Acquire asks for a slot. What waits is said by the result. A credit that is not used up stays its
+// Acquire asks for a slot. The result shows what waits. A credit that is not used up stays its
 // holder's.
 func (s *Slots) Acquire(r *Request) (Slot, Result, Class) {
 	credit := r.Credit.share

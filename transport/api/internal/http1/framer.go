@@ -64,8 +64,9 @@ const (
 	maxEmptyLines = 4   // before a request
 )
 
-// Feed takes the bytes that have arrived and says how many of them may be handed on. With an error,
-// these end before the end of the line at fault, so that no parser can take the line for complete.
+// Feed takes the bytes that have arrived and returns how many of them may be handed on. With an
+// error, these end before the end of the line at fault, so that no parser can take the line for
+// complete.
 func (f *Framer) Feed(p []byte) (n int, err *Fault) {
 	for n < len(p) {
 		switch f.state {

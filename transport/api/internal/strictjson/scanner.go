@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// Scanner reads one JSON document. The package comment says how it is driven. The first fault
+// Scanner reads one JSON document. The package comment has how it is driven. The first fault
 // sticks: after it every method returns zero values and More returns false.
 //
 // Invariant: buf is valid UTF-8 and is never changed, so that the strings that point into it are
