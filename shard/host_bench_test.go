@@ -195,7 +195,7 @@ func benchCluster(b *testing.B, shards int) (hosts []*Host) {
 			}()
 		}
 	}
-	for {
+	for range time.Tick(tickInterval) {
 		led := 0
 		for i := range hosts {
 			for id := 1; id <= shards; id++ {
@@ -205,10 +205,10 @@ func benchCluster(b *testing.B, shards int) (hosts []*Host) {
 			}
 		}
 		if led == shards {
-			return hosts
+			break
 		}
-		time.Sleep(tickInterval)
 	}
+	return hosts
 }
 
 // benchAdds measures adds of many clients, each of which has one in flight.

@@ -78,12 +78,12 @@ func (h *Host) recover() error {
 	}
 	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, x wal.Record) error {
 		if int(x.Shard) >= len(list) {
-			return h.outnumbered(x.Shard, "a record")
+			return outnumbered(len(h.all())-1, x.Shard, "a record")
 		}
 		return list[x.Shard].replay(pos, x)
 	})
 	if halt, ok := errors.AsType[*HaltError](err); ok {
-		return h.refuse(halt)
+		return refuse(&h.cfg, halt)
 	}
 	if err != nil {
 		return fmt.Errorf("shard: %w", err)
@@ -126,7 +126,7 @@ func (f snapshotFiles) loadSnapshots() error {
 	}
 	for _, info := range files {
 		if int(info.Shard) >= len(f.h.all()) {
-			return f.h.refuse(f.h.outnumbered(info.Shard, "a snapshot"))
+			return refuse(&f.h.cfg, outnumbered(len(f.h.all())-1, info.Shard, "a snapshot"))
 		}
 	}
 	var taken atomic.Int64

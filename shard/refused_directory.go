@@ -105,22 +105,22 @@ func CheckHalt(fsys vfs.FS, dir string) error {
 // halt ends the host for good. The reason is on disk before the host fails.
 func (h *Host) halt(halt *HaltError) {
 	h.halting.Do(func() {
-		h.fail(h.refuse(halt))
+		h.fail(refuse(&h.cfg, halt))
 	})
 }
 
 // outnumbered is why a start is refused that counts fewer shards than the data directory has
 // something of. A node stores how many there are in identity.json before it has anything of a new
 // one. Without them it would count their replicas as empty, though they have voted.
-func (h *Host) outnumbered(shard uint32, what string) *HaltError {
+func outnumbered(shards int, shard uint32, what string) *HaltError {
 	return &HaltError{OldDirectory, fmt.Errorf("identity.json was put back from before the number of shards grew: it has %d, and this directory has %s of shard %d",
-		len(h.all())-1, what, shard)}
+		shards, what, shard)}
 }
 
 // refuse records a halt of a process that has not begun.
-func (h *Host) refuse(halt *HaltError) error {
-	if err := WriteHalt(h.cfg.FS, h.cfg.Dir, h.cfg.Clock.Look().WallMs, halt); err != nil {
-		return errors.Join(halt, fmt.Errorf("and that could not be noted, so do not start it again as it is: %w", err))
+func refuse(cfg *Config, halt *HaltError) error {
+	if err := WriteHalt(cfg.FS, cfg.Dir, cfg.Clock.Look().WallMs, halt); err != nil {
+		return errors.Join(halt, fmt.Errorf("and that could not be stored, so do not start it again as it is: %w", err))
 	}
 	return halt
 }
