@@ -43,11 +43,10 @@ type activeLease struct {
 	leaseEnd time.Duration    // on clocks.Moment.Lease
 	timeout  time.Duration    // of the call
 	provenAt time.Duration    // when it was proposed, on clocks.Moment.Lease: a majority followed later
-	askedAt  time.Duration    // … monotonic, to learn how long a commit takes
+	askedAt  time.Duration    // … monotonic, to learn how long a commit takes; reporting: since when
 	firedMs  int64            // when the call was started, wall clock
 	fromMs   int64            // of a first attempt: when the timer was due, or created if that was later; else 0
 	attempt  delivery.Outcome // how the call ended
-	until    time.Duration    // reporting: when to give up, monotonic
 	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
 	moved    *Scheduler       // of the child, that has the lease now; nil: it is this one's
 	call     *batchCall       // which it shares with other timers, until that starts; else nil

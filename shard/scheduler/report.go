@@ -31,7 +31,7 @@ func newLeaseReports(s *Scheduler) leaseReports {
 	}
 }
 
-// reportGrace is how long a report is repeated after the lease's end, in case no node led
+// reportGrace is how long a report is repeated after it began and after the lease's end, in case no node led
 // meanwhile.
 const reportGrace = time.Minute
 
@@ -46,7 +46,6 @@ const reportEach = 200 * time.Millisecond
 func (lr *leaseReports) begin(f *activeLease, a delivery.Outcome) {
 	f.phase, f.attempt = reporting, a
 	lr.limits.uncount(f)
-	f.until = lr.now.Mono + max(f.leaseEnd-lr.now.Lease, 0) + reportGrace
 	f.askedAt = lr.now.Mono
 	lr.env.SendReport(lr.reportOf(f))
 }
@@ -63,7 +62,8 @@ func (lr *leaseReports) repeat() {
 		if f.phase != reporting {
 			continue
 		}
-		if now >= f.until || now >= f.askedAt+reportAtLeast && lr.isOver(f) {
+		late := now >= f.askedAt+reportGrace && lr.now.Lease >= f.leaseEnd+reportGrace
+		if late || now >= f.askedAt+reportAtLeast && lr.isOver(f) {
 			lr.leases.over(f)
 			continue
 		}
