@@ -423,9 +423,12 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"minio:9000", "ftp://minio", "http://", "http://user:pw@minio", "http://minio/path"} {
-		t.Setenv("AWS_ENDPOINT_URL", bad)
-		if _, err := Open("s3://bucket/key"); err == nil || strings.Contains(err.Error(), "pw") {
-			t.Errorf("%s: %v", bad, err)
+		for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} { // the second counts where both are set
+			t.Setenv(name, bad)
+			if _, err := Open("s3://bucket/key"); err == nil || strings.Contains(err.Error(), "pw") || !strings.HasPrefix(err.Error(), name+": ") {
+				t.Errorf("%s: %v", bad, err)
+			}
 		}
+		t.Setenv("AWS_ENDPOINT_URL_S3", "")
 	}
 }

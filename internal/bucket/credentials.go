@@ -121,19 +121,24 @@ func (files) IsExpired() bool { return true }
 
 // endpoint is where the store is: AWS, unless the environment names another.
 func endpoint() (address string, secure bool, err error) {
-	given := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
+	name := "AWS_ENDPOINT_URL_S3"
+	given := os.Getenv(name)
+	if given == "" {
+		name = "AWS_ENDPOINT_URL"
+		given = os.Getenv(name)
+	}
 	if given == "" {
 		return "s3.amazonaws.com", true, nil
 	}
 	if address, secure = strings.CutPrefix(given, "https://"); !secure {
 		var plain bool
 		if address, plain = strings.CutPrefix(given, "http://"); !plain {
-			return "", false, errors.New("AWS_ENDPOINT_URL: must begin with https:// or http://")
+			return "", false, errors.New(name + ": must begin with https:// or http://")
 		}
 	}
 	address = strings.TrimSuffix(address, "/")
 	if address == "" || strings.ContainsAny(address, "/@?#") {
-		return "", false, errors.New("AWS_ENDPOINT_URL: must be a host, perhaps with a port, and no more")
+		return "", false, errors.New(name + ": must be a host, perhaps with a port, and no more")
 	}
 	return address, secure, nil
 }
