@@ -53,7 +53,7 @@ func helmTemplate(t *testing.T, release string, flags ...string) (out []byte, fa
 func TestHelmChartRefusesValues(t *testing.T) {
 	for set, want := range map[string]string{
 		"replicsa=3": "'replicsa' not allowed", "replicas=three": "'/replicas': got string", "image.tag=7": "'/image/tag'", "image.pullPolicy=Sometimes": "'/image/pullPolicy'",
-		"storage.size=big": "'/storage/size'", "serviceMonitor.enabled=yes": "'/serviceMonitor/enabled'", "traces.sample=2": "'/traces/sample'", "backup.to=/backups": "'/backup/to'",
+		"storage.size=big": "'/storage/size'", "serviceMonitor.enabled=yes": "'/serviceMonitor/enabled'", "traces.sample=2": "'/traces/sample'", "backup.to=/backups": "'/backup/to'", "backup.every=1h": "'/backup/every'",
 	} {
 		if _, fault := helmTemplate(t, "carillon", "--set", set); !strings.Contains(fault, want) {
 			t.Errorf("%s: %q lacks %q", set, fault, want)
