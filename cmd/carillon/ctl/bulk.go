@@ -12,12 +12,16 @@ import (
 // has no limit of time but --timeout: the node continues when this side has stopped waiting.
 type timerFilter struct {
 	dryRunFlag
-	All      bool     `help:"All of the topic that have not ended."`
-	State    string   `placeholder:"STATE" help:"scheduled or leased; else both."`
-	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
-	DueTo    string   `placeholder:"TIME" help:"Due before this time."`
-	Label    []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
-	IDPrefix string   `name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
+	All bool `help:"All of the topic that have not ended."`
+	timerSelection
+}
+
+type timerSelection struct {
+	State    string   `json:"state,omitempty" placeholder:"STATE" help:"scheduled or leased; else both."`
+	DueFrom  string   `json:"due_from,omitempty" placeholder:"TIME" help:"Due at this time or later."`
+	DueTo    string   `json:"due_to,omitempty" placeholder:"TIME" help:"Due before this time."`
+	Label    []string `json:"label,omitempty" placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
+	IDPrefix string   `json:"id_prefix,omitempty" name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
 }
 
 // dryRunFlag has a change of many counted, and not made.
@@ -34,28 +38,21 @@ func (d dryRunFlag) query() url.Values {
 }
 
 func (f *timerFilter) given() bool {
-	return f.All || f.State != "" || f.DueFrom != "" || f.DueTo != "" || len(f.Label) > 0 || f.IDPrefix != ""
+	return f.All || string(plain(f.timerSelection)) != "{}"
 }
 
 func (f *timerFilter) write(o *object) error {
 	if !f.given() {
 		return terminal.Usagef("which timers? give --label, --id-prefix, --due-from, --due-to, --state, or --all")
 	}
-	filter := &object{}
-	filter.text("state", f.State)
-	filter.text("due_from", f.DueFrom)
-	filter.text("due_to", f.DueTo)
-	filter.text("id_prefix", f.IDPrefix)
-	if len(f.Label) > 0 {
-		filter.set("label", f.Label)
-	}
+	filter := plain(f.timerSelection)
 	switch {
-	case f.All && !filter.empty():
+	case f.All && string(filter) != "{}":
 		return terminal.Usagef("--all and a filter: give one of the two")
 	case f.All:
 		o.set("all", true)
 	default:
-		o.raw("filter", filter.bytes())
+		o.raw("filter", filter)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"carillon/client"
@@ -19,10 +18,10 @@ type deadCmd struct {
 
 // deadFilter selects dead letters by how and when they died.
 type deadFilter struct {
-	Reason string   `placeholder:"REASON" help:"max_attempts, expired, stopped or refused."`
-	From   string   `placeholder:"TIME" help:"Dead at this time or later."`
-	To     string   `placeholder:"TIME" help:"Dead before this time."`
-	Label  []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
+	Reason string   `json:"reason,omitempty" placeholder:"REASON" help:"max_attempts, expired, stopped or refused."`
+	From   string   `json:"from,omitempty" placeholder:"TIME" help:"Dead at this time or later."`
+	To     string   `json:"to,omitempty" placeholder:"TIME" help:"Dead before this time."`
+	Label  []string `json:"label,omitempty" placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
 }
 
 type deadListCmd struct {
@@ -32,13 +31,8 @@ type deadListCmd struct {
 }
 
 func (l *deadListCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	query := url.Values{}
-	setQuery(query, "reason", l.Reason)
-	setQuery(query, "from", l.From)
-	setQuery(query, "to", l.To)
-	for _, label := range l.Label {
-		query.Add("label", label)
-	}
+	query := queryOf("reason", l.Reason, "from", l.From, "to", l.To)
+	query["label"] = l.Label
 	return ctl.showPages(term, listing{
 		path: client.Path("topics", l.Topic, "dead"), query: query, member: "timers", limit: l.Limit, print: printDead,
 	})
@@ -55,15 +49,9 @@ type deadSelector struct {
 }
 
 func (s *deadSelector) write(o *object) error {
-	filter := &object{}
-	filter.text("reason", s.Reason)
-	filter.text("from", s.From)
-	filter.text("to", s.To)
-	if len(s.Label) > 0 {
-		filter.set("label", s.Label)
-	}
+	filter := plain(s.deadFilter)
 	ways := 0
-	for _, given := range []bool{len(s.IDs) > 0, len(s.UID) > 0, s.All, !filter.empty()} {
+	for _, given := range []bool{len(s.IDs) > 0, len(s.UID) > 0, s.All, string(filter) != "{}"} {
 		if given {
 			ways++
 		}
@@ -80,7 +68,7 @@ func (s *deadSelector) write(o *object) error {
 	case ways == 0:
 		return terminal.Usagef("which ones? give their ids, --uid, --reason, --from, --to, --label, or --all")
 	default:
-		o.raw("filter", filter.bytes())
+		o.raw("filter", filter)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -21,10 +20,8 @@ carillon ctl destinations --state open,half-open --limit 0`
 }
 
 func (d *destinationsCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	query := url.Values{}
-	setQuery(query, "state", d.State)
 	return ctl.showPages(term, listing{
-		path: client.Path("destinations"), query: query, member: "destinations", limit: d.Limit, print: printDestinations,
+		path: client.Path("destinations"), query: queryOf("state", d.State), member: "destinations", limit: d.Limit, print: printDestinations,
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -25,11 +24,7 @@ carillon ctl history orders --id order-77 --json`
 }
 
 func (h *historyCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	query := url.Values{}
-	setQuery(query, "id", h.ID)
-	setQuery(query, "state", h.State)
-	setQuery(query, "from", h.From)
-	setQuery(query, "to", h.To)
+	query := queryOf("id", h.ID, "state", h.State, "from", h.From, "to", h.To)
 	return ctl.showPages(term, listing{
 		path: client.Path("topics", h.Topic, "history"), query: query, member: "entries", limit: h.Limit, print: printHistory,
 	})

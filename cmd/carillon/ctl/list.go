@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"carillon/client"
@@ -23,14 +25,8 @@ type listCmd struct {
 }
 
 func (l *listCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	query := url.Values{}
-	setQuery(query, "state", l.State)
-	setQuery(query, "due_from", l.DueFrom)
-	setQuery(query, "due_to", l.DueTo)
-	setQuery(query, "id_prefix", l.IDPrefix)
-	for _, label := range l.Label {
-		query.Add("label", label)
-	}
+	query := queryOf("state", l.State, "due_from", l.DueFrom, "due_to", l.DueTo, "id_prefix", l.IDPrefix)
+	query["label"] = l.Label
 	if !ctl.JSON {
 		query.Set("payload", "false")
 	}
@@ -59,19 +55,17 @@ func (c *Command) showPages(term *terminal.Terminal, l listing) error {
 	}
 	var rows []json.RawMessage
 	cursor := ""
-	for count := 0; ; {
+	for {
 		size := maxPage
 		if l.limit > 0 {
-			size = min(size, l.limit-count)
+			size = min(size, l.limit-len(rows))
 		}
 		page, next, err := c.page(l, size, cursor)
 		if err != nil {
 			return err
 		}
-		count += len(page)
-		rows = append(rows, page...)
-		cursor = next
-		if cursor == "" || (l.limit > 0 && count >= l.limit) {
+		rows, cursor = append(rows, page...), next
+		if cursor == "" || (l.limit > 0 && len(rows) >= l.limit) {
 			break
 		}
 	}
@@ -88,12 +82,8 @@ func (c *Command) showPages(term *terminal.Terminal, l listing) error {
 }
 
 func (c *Command) page(l listing, size int, cursor string) (rows []json.RawMessage, next string, err error) {
-	query := url.Values{}
-	for name, values := range l.query {
-		query[name] = values
-	}
-	query.Set("limit", strconv.Itoa(size))
-	setQuery(query, "cursor", cursor)
+	query := queryOf("limit", strconv.Itoa(size), "cursor", cursor)
+	maps.Copy(query, l.query)
 	body, err := c.do(client.Request{Method: http.MethodGet, Path: l.path, Query: query})
 	if err != nil {
 		return nil, "", err
@@ -113,8 +103,13 @@ func (c *Command) page(l listing, size int, cursor string) (rows []json.RawMessa
 	return rows, next, nil
 }
 
-func setQuery(query url.Values, name, value string) {
-	if value != "" {
-		query.Set(name, value)
+// queryOf makes a query of names, each with its value behind it, but for those that have none.
+func queryOf(pairs ...string) url.Values {
+	query := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
+		}
 	}
+	return query
 }

@@ -35,10 +35,7 @@ type topicsListCmd struct {
 }
 
 func (l *topicsListCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	query := url.Values{"counts": {"true"}}
-	if l.Prefix != "" {
-		query.Set("prefix", l.Prefix)
-	}
+	query := queryOf("counts", "true", "prefix", l.Prefix)
 	return ctl.showPages(term, listing{path: client.Path("topics"), query: query, member: "topics", limit: l.Limit, print: printTopics})
 }
 

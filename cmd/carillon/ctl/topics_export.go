@@ -3,7 +3,6 @@ package ctl
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 
 	"go.yaml.in/yaml/v3"
 
@@ -80,8 +79,7 @@ type topicRow struct {
 
 // topicRows are all topics that the token sees: O(topics) in memory.
 func (c *Command) topicRows(prefix string) ([]topicRow, error) {
-	l := listing{path: client.Path("topics"), query: url.Values{"counts": {"true"}}, member: "topics"}
-	setQuery(l.query, "prefix", prefix)
+	l := listing{path: client.Path("topics"), query: queryOf("counts", "true", "prefix", prefix), member: "topics"}
 	var all []json.RawMessage
 	for cursor := ""; ; {
 		page, next, err := c.page(l, maxPage, cursor)
