@@ -192,9 +192,7 @@ func members(o *web.Object, v *backend.ClusterView) {
 			o.OptTexts("waits_for", m.WaitsFor)
 		})
 	}
-	if v.TestClock {
-		o.Boolean("test_clock", true)
-	}
+	o.OptBoolean("test_clock", v.TestClock)
 	if v.ClusterID != "" {
 		o.Integer("feature_level", int64(v.Level))
 	}

@@ -72,8 +72,6 @@ func MoveClock(rq *web.Request) *web.Problem {
 	appendNow(&o, moved.NowMs)
 	o.Integer("calls", moved.Calls)
 	o.Integer("left", moved.Left)
-	if moved.Stopped {
-		o.Boolean("stopped", true)
-	}
+	o.OptBoolean("stopped", moved.Stopped)
 	return rq.JSON(200, o.End())
 }

@@ -34,8 +34,6 @@ func (w *Writer) appendOutcome(b []byte, ended *timer.Timer, attempts []timer.Hi
 	if len(attempts) > 0 {
 		o.B = appendAttemptLog(o.B, ended, attempts[max(0, len(attempts)-timer.AttemptLog):])
 	}
-	if !w.payload {
-		o.Boolean("payload_left_out", true)
-	}
+	o.OptBoolean("payload_left_out", !w.payload)
 	return o.End()
 }

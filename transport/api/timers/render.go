@@ -3,7 +3,6 @@ package timers
 import (
 	"cmp"
 	"encoding/base64"
-	"strconv"
 
 	"carillon/timer"
 	"carillon/transport/api/backend"
@@ -36,116 +35,87 @@ func (w *Writer) origin(t *timer.Timer) timer.ShardID {
 
 // Append writes a timer as API.md section 2 has it; an absent field is left out.
 func (w *Writer) Append(b []byte, t *timer.Timer) []byte {
-	b = append(b, `{"topic":"`...)
-	b = append(b, w.topic.Name...)
+	o := web.Object{B: b}
+	o.Text("topic", w.topic.Name)
 	if !w.unnamed {
-		b = append(b, `","id":"`...)
-		b = append(b, t.ID...)
+		o.Text("id", t.ID)
 	}
 	if !w.preview {
-		b = append(b, `","uid":"`...)
-		b = timer.AppendUID(b, w.origin(t), t.Seq, t.Tag)
+		o.Name("uid")
+		o.B = append(timer.AppendUID(append(o.B, '"'), w.origin(t), t.Seq, t.Tag), '"')
 	}
-	b = append(b, `","version":`...)
-	b = strconv.AppendUint(b, uint64(t.Version), 10)
-	b = append(b, `,"state":"`...)
-	b = append(b, web.StateNames[t.State]...)
-	b = web.AppendTime(append(b, '"'), "due", t.DueMs)
+	o.Integer("version", int64(t.Version))
+	o.Text("state", web.StateNames[t.State])
+	o.B = web.AppendTime(o.B, "due", t.DueMs)
 	switch {
 	case !w.payload:
 	case t.Collected > 0 && len(t.Payload) == 0: // of the answer to an add
-		b = append(b, `,"payload_left_out":true`...)
+		o.Boolean("payload_left_out", true)
 	default:
-		b = appendPayload(b, t)
+		o.B = appendPayload(o.B, t)
 	}
-	if ct := cmp.Or(t.ContentType, t.PayloadKind.ContentType()); ct != "" {
-		b = web.AppendString(append(b, `,"content_type":`...), ct)
-	}
+	o.OptText("content_type", cmp.Or(t.ContentType, t.PayloadKind.ContentType()))
 	if !t.Callback.Empty() {
-		b = spec.AppendCallback(append(b, `,"callback":`...), &t.Callback)
+		o.Name("callback")
+		o.B = spec.AppendCallback(o.B, &t.Callback)
 	}
-	b = append(b, `,"priority":`...)
-	b = strconv.AppendUint(b, uint64(t.Priority), 10)
-	if t.Weight != 0 {
-		b = strconv.AppendUint(append(b, `,"weight":`...), uint64(t.Weight), 10)
-	}
-	if len(t.Labels) > 0 {
-		b = append(b, `,"labels":`...)
-		for i, l := range t.Labels {
-			b = web.AppendString(append(b, "[,"[min(i, 1)]), l)
-		}
-		b = append(b, ']')
-	}
+	o.Integer("priority", int64(t.Priority))
+	o.OptInteger("weight", int64(t.Weight))
+	o.OptTexts("labels", t.Labels)
 	if key, has := timer.KeyOf(t.ID); has {
-		b = append(append(append(b, `,"key":"`...), key...), '"')
+		o.Text("key", key)
 	}
-	b = w.appendRun(b, t)
-	return append(b, '}')
+	w.appendRun(&o, t)
+	return o.End()
 }
 
 // appendRun writes the state of the timer's attempts.
-func (w *Writer) appendRun(b []byte, t *timer.Timer) []byte {
-	b = append(b, `,"attempts":`...)
-	b = strconv.AppendInt(b, int64(t.Attempts), 10)
-	most := cmp.Or(t.Retry.MaxAttempts, w.topic.Policy.MaxAttempts)
-	b = append(b, `,"max_attempts":`...)
-	b = strconv.AppendInt(b, int64(most), 10)
+func (w *Writer) appendRun(o *web.Object, t *timer.Timer) {
+	o.Integer("attempts", int64(t.Attempts))
+	o.Integer("max_attempts", int64(cmp.Or(t.Retry.MaxAttempts, w.topic.Policy.MaxAttempts)))
 	if !t.Retry.Empty() {
-		b = spec.AppendRetry(append(b, `,"retry":`...), &t.Retry)
+		o.Name("retry")
+		o.B = spec.AppendRetry(o.B, &t.Retry)
 	}
 	if t.LastStatus != 0 {
-		b = append(b, `,"last_status":`...)
-		b = strconv.AppendInt(b, int64(t.LastStatus), 10)
+		o.Integer("last_status", int64(t.LastStatus))
 	}
-	if text := t.ShownError(); text != "" {
-		b = web.AppendString(append(b, `,"last_error":`...), text)
-	}
+	o.OptText("last_error", t.ShownError())
 	if t.State == timer.Scheduled && t.NextMs != 0 {
-		b = web.AppendTime(b, "next_attempt", t.NextMs)
+		o.B = web.AppendTime(o.B, "next_attempt", t.NextMs)
 	}
-	b = web.AppendTime(b, "created", t.CreatedMs)
-	b = web.AppendTime(b, "updated", t.UpdatedMs)
+	o.B = web.AppendTime(o.B, "created", t.CreatedMs)
+	o.B = web.AppendTime(o.B, "updated", t.UpdatedMs)
 	if t.FiredMs != 0 {
-		b = web.AppendTime(b, "fired", t.FiredMs)
+		o.B = web.AppendTime(o.B, "fired", t.FiredMs)
 	}
 	if t.AskedMs != 0 {
-		b = web.AppendTime(b, "asked", t.AskedMs)
+		o.B = web.AppendTime(o.B, "asked", t.AskedMs)
 	}
 	if t.LatenessMs >= 0 && t.FiredMs != 0 {
-		b = append(b, `,"lateness_ms":`...)
-		b = strconv.AppendInt(b, t.LatenessMs, 10)
+		o.Integer("lateness_ms", t.LatenessMs)
 	}
 	if t.State == timer.Dead {
-		b = append(append(append(b, `,"reason":"`...), backend.ReasonName(t.Reason)...), '"')
+		o.Text("reason", backend.ReasonName(t.Reason))
 	}
 	if t.HasExpiry {
-		b = append(web.AppendSpan(append(b, `,"expires_after":"`...), t.ExpiresAfterMs), '"')
+		o.Span("expires_after", t.ExpiresAfterMs)
 	}
 	if t.Repeat != nil {
-		b = appendRepeat(append(b, `,"repeat":`...), t.Repeat)
+		o.Name("repeat")
+		o.B = appendRepeat(o.B, t.Repeat)
 	}
-	b = spec.AppendOutcome(b, "on_done", t.OnDone)
-	b = spec.AppendOutcome(b, "on_dead", t.OnDead)
+	o.B = spec.AppendOutcome(o.B, "on_done", t.OnDone)
+	o.B = spec.AppendOutcome(o.B, "on_dead", t.OnDead)
 	if t.Trace != nil {
-		b = appendTrace(b, t.Trace)
+		o.Text("traceparent", t.Trace.Parent(t.Trace.Span))
+		o.OptText("tracestate", t.Trace.State)
 	}
-	if w.merged {
-		b = append(b, `,"merged":true`...)
-	}
-	if t.Paused {
-		b = append(b, `,"paused":true`...)
-	}
-	if t.Collected > 0 {
-		b = append(b, `,"collected":`...)
-		b = strconv.AppendUint(b, uint64(t.Collected), 10)
-	}
-	if t.Successor {
-		b = append(b, `,"successor":true`...)
-	}
-	if t.CancelRequested {
-		b = append(b, `,"cancel_requested":true`...)
-	}
-	return b
+	o.OptBoolean("merged", w.merged)
+	o.OptBoolean("paused", t.Paused)
+	o.OptInteger("collected", int64(t.Collected))
+	o.OptBoolean("successor", t.Successor)
+	o.OptBoolean("cancel_requested", t.CancelRequested)
 }
 
 func appendPayload(b []byte, t *timer.Timer) []byte {
@@ -155,15 +125,6 @@ func appendPayload(b []byte, t *timer.Timer) []byte {
 	case timer.BinaryPayload:
 		b = append(b, `,"payload_base64":"`...)
 		return append(base64.StdEncoding.AppendEncode(b, t.Payload), '"')
-	}
-	return b
-}
-
-// appendTrace writes a timer's trace as it came, a comma first.
-func appendTrace(b []byte, t *timer.Trace) []byte {
-	b = append(append(append(b, `,"traceparent":"`...), t.Parent(t.Span)...), '"')
-	if t.State != "" {
-		b = web.AppendString(append(b, `,"tracestate":`...), t.State)
 	}
 	return b
 }

@@ -96,8 +96,6 @@ func appendRepeat(b []byte, p *timer.Repeat) []byte {
 	}
 	o.OptInteger("count", p.Count)
 	o.Text("catch_up", catchUps[p.CatchUp])
-	if p.Overlap {
-		o.Boolean("overlap", true)
-	}
+	o.OptBoolean("overlap", p.Overlap)
 	return o.End()
 }

@@ -117,8 +117,8 @@ func (o *Object) Integers(name string, list []int64) {
 	o.List(name, len(list), func(b []byte, i int) []byte { return AppendInt(b, list[i]) })
 }
 
-// OptText, OptInteger, OptSpan and OptTexts write a member that has a value: it is not empty, or
-// over 0.
+// OptText, OptInteger, OptBoolean, OptSpan and OptTexts write a member that has a value: it is not
+// empty, over 0, or true.
 func (o *Object) OptText(name, v string) {
 	if v != "" {
 		o.Text(name, v)
@@ -128,6 +128,12 @@ func (o *Object) OptText(name, v string) {
 func (o *Object) OptInteger(name string, v int64) {
 	if v > 0 {
 		o.Integer(name, v)
+	}
+}
+
+func (o *Object) OptBoolean(name string, v bool) {
+	if v {
+		o.Boolean(name, v)
 	}
 }
 
