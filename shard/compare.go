@@ -180,12 +180,7 @@ func (c *comparison) mostHave(voters []uint64, p *statePoint) bool {
 
 // allReported reports whether the states of all voters after an entry are known.
 func (c *comparison) allReported(r *replica, index uint64) bool {
-	for _, id := range r.store.conf.Voters {
-		if c.point(id, index) == nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.store.conf.Voters, func(id uint64) bool { return c.point(id, index) == nil })
 }
 
 // someDiffer reports whether a voter's state differed from this replica's.

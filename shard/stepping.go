@@ -2,6 +2,7 @@ package shard
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"carillon/shard/table"
@@ -64,12 +65,7 @@ func (d driver) Write() error {
 
 // Writing reports, after Work, whether the log has something to write.
 func (d driver) Writing() bool {
-	for _, w := range d.h.workers {
-		if len(w.out.inflight) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.h.workers, func(w *worker) bool { return len(w.out.inflight) > 0 })
 }
 
 // Unsynced returns the bytes that wait for the disk, of the worker that has most.
@@ -142,12 +138,7 @@ func (d driver) Background() bool {
 	if d.h.jobs.Load() > 0 {
 		return true
 	}
-	for _, w := range d.h.workers {
-		if w.snapshot != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.h.workers, func(w *worker) bool { return w.snapshot != nil })
 }
 
 // Housekeep does the periodic work of Run: it drops old generations of the log and samples the free

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -57,12 +58,13 @@ func readMapping(path string, root *yaml.Node, known []setting) (configFile, err
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, node := root.Content[i], root.Content[i+1]
-		s, ok := find(known, key.Value)
-		if !ok {
+		at := slices.IndexFunc(known, func(s setting) bool { return s.key == key.Value })
+		if at < 0 {
 			unknown = true
 			fault(key.Line, "unknown key %q", key.Value)
 			continue
 		}
+		s := known[at]
 		if first, twice := lines[s.key]; twice {
 			fault(key.Line, "key %q is already on line %d", s.key, first)
 			continue

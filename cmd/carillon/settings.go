@@ -28,15 +28,6 @@ func settingKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") 
 
 func settingEnv(flag string) string { return envPrefix + strings.ToUpper(settingKey(flag)) }
 
-func find(known []setting, key string) (setting, bool) {
-	for _, s := range known {
-		if s.key == key {
-			return s, true
-		}
-	}
-	return setting{}, false
-}
-
 func keys(known []setting) []string {
 	names := make([]string, len(known))
 	for i, s := range known {

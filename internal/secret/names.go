@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -20,12 +21,7 @@ func Named(header string) bool {
 		}
 		lower = append(lower, c)
 	}
-	for _, w := range words {
-		if bytes.Contains(lower, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words[:], func(w []byte) bool { return bytes.Contains(lower, w) })
 }
 
 // FingerprintPrefix begins every fingerprint, and no secret.

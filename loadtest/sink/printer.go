@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -84,12 +85,7 @@ func visible(text []byte, limit int) string {
 }
 
 func printable(text []byte) bool {
-	for _, c := range text {
-		if c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' || c > '~' })
 }
 
 // run prints until the context ends. tick is one second but in tests.

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -107,7 +108,7 @@ var signedHeaders = []string{
 // offered reports whether one of the space-separated v1 signatures is the sum.
 func offered(header, sum []byte) bool {
 	for range maxSignatures {
-		one, rest, more := cutSpace(header)
+		one, rest, more := bytes.Cut(header, []byte{' '})
 		var raw [sha256.Size + 1]byte
 		if len(one) == len("v1,")+44 && string(one[:3]) == "v1," {
 			n, err := base64.StdEncoding.Decode(raw[:], one[3:])
@@ -121,13 +122,4 @@ func offered(header, sum []byte) bool {
 		header = rest
 	}
 	return false
-}
-
-func cutSpace(text []byte) (before, after []byte, found bool) {
-	for i, c := range text {
-		if c == ' ' {
-			return text[:i], text[i+1:], true
-		}
-	}
-	return text, nil, false
 }

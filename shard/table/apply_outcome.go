@@ -1,6 +1,8 @@
 package table
 
 import (
+	"slices"
+
 	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
@@ -149,12 +151,7 @@ func (o *outcomeTopics) add(h timer.Handle, by int64) {
 
 // namesClosed reports whether a spec names a topic that refuses adds.
 func (c *closedTopics) namesClosed(topics ...timer.TopicID) bool {
-	for _, topic := range topics {
-		if topic != 0 && c.Closed(topic) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(topics, func(topic timer.TopicID) bool { return topic != 0 && c.Closed(topic) })
 }
 
 // Outcomes is what the last entry did about outcomes: the timers that it made, until the next entry

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,12 +65,7 @@ func (s *Server) ownHost(c *framedConn, name string, address netip.Addr) bool {
 	} else if name == "localhost" && local.IsLoopback() {
 		return true
 	}
-	for _, h := range s.hosts {
-		if h.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.hosts, func(h ownHost) bool { return h.name == name })
 }
 
 // ownHost is one of the node's names, and perhaps the port at which browsers find it.
@@ -182,10 +178,5 @@ func (s *Server) ownOrigin(origin, host []byte) bool {
 	if ok && hostName == name && at(hostPort) == at(port) {
 		return true
 	}
-	for _, h := range s.hosts {
-		if h.name == name && at(h.port) == at(port) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.hosts, func(h ownHost) bool { return h.name == name && at(h.port) == at(port) })
 }

@@ -108,12 +108,7 @@ func (w *Watch) Sees(e *Event) bool {
 }
 
 func hasAll(labels, wanted []string) bool {
-	for _, l := range wanted {
-		if !slices.Contains(labels, l) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(wanted, func(l string) bool { return !slices.Contains(labels, l) })
 }
 
 // Match reports whether a name has a pattern, in which a star stands for any run of characters.

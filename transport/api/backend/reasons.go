@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"slices"
 	"strconv"
 
 	"carillon/timer"
@@ -10,12 +11,8 @@ var reasonNames = []string{timer.MaxAttempts: "max_attempts", timer.Expired: "ex
 
 // ReasonOf is the reason of a death by its name.
 func ReasonOf(name string) (timer.Reason, bool) {
-	for i, n := range reasonNames {
-		if i > 0 && n == name {
-			return timer.Reason(i), true
-		}
-	}
-	return 0, false
+	i := max(0, slices.Index(reasonNames, name))
+	return timer.Reason(i), i > 0
 }
 
 // ReasonName is how the API calls the reason of a death.

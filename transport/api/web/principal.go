@@ -44,12 +44,7 @@ func (p *Principal) Sees(topic string) bool {
 	if p == nil {
 		return true
 	}
-	for _, pattern := range p.Topics {
-		if backend.Match(pattern, topic) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Topics, func(pattern string) bool { return backend.Match(pattern, topic) })
 }
 
 // SeesAll reports whether every topic is the principal's.

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -32,11 +33,7 @@ func ParseQuery(raw []byte, takes []string) (Query, *Problem) {
 		if !ok1 || !ok2 {
 			return nil, Bad(BadRequest, "query: broken percent-encoding or not UTF-8")
 		}
-		known := false
-		for _, t := range takes {
-			known = known || t == name
-		}
-		if !known {
+		if !slices.Contains(takes, name) {
 			return nil, Badf(BadRequest, "query: unknown parameter %q", Clip([]byte(name)))
 		}
 		if _, given := q.Value(name); given && name != "label" {
@@ -152,14 +149,7 @@ func (q Query) States() (uint8, *Problem) {
 var StateNames = []string{timer.Scheduled: "scheduled", timer.Leased: "leased", timer.Done: "done", timer.Dead: "dead", timer.Cancelled: "cancelled"}
 
 // StateOf is a state by its name, 0 where it is none.
-func StateOf(name string) timer.State {
-	for i, n := range StateNames {
-		if i > 0 && n == name {
-			return timer.State(i)
-		}
-	}
-	return 0
-}
+func StateOf(name string) timer.State { return timer.State(max(0, slices.Index(StateNames, name))) }
 
 // Dry reports whether only a count is asked for. That is no change, and not one for the audit log.
 func (rq *Request) Dry() (bool, *Problem) {

@@ -80,12 +80,7 @@ func mustPrefixes(texts ...string) []netip.Prefix {
 }
 
 func within(addr netip.Addr, prefixes []netip.Prefix) bool {
-	for _, prefix := range prefixes {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }
 
 // Faults of an address, as the end of a sentence about it.
