@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -79,9 +80,7 @@ func New(urls []string, o Options) (*Client, error) {
 	if strings.ContainsFunc(c.options.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return nil, ErrBadToken
 	}
-	if c.options.UserAgent == "" {
-		c.options.UserAgent = "carillon-client"
-	}
+	c.options.UserAgent = cmp.Or(c.options.UserAgent, "carillon-client")
 	switch {
 	case o.Retries == 0:
 		c.options.Retries = 4

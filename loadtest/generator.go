@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -39,10 +40,7 @@ func newGenerator(c Config, l *ledger, connection int, instantMs int64) *generat
 	// Both were parsed by validate, so the errors cannot occur.
 	d, _ := parseDelay(c.Delay)
 	m, _ := parseMix(c.Mix)
-	limit := c.Timers
-	if limit == 0 {
-		limit = maxTimers
-	}
+	limit := cmp.Or(c.Timers, maxTimers)
 	return &generator{config: c, ledger: l, delay: d, mix: m, limit: limit, instant: instantMs,
 		rng: rand.New(rand.NewPCG(c.Seed, uint64(connection)))}
 }

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -48,9 +49,7 @@ func (c *cluster) setShards(_ int64, cmd *Command) Reply {
 	if err := c.mayGrow(cmd.Shards); err != nil {
 		return Reply{Err: err}
 	}
-	if c.founded == 0 {
-		c.founded = c.shards
-	}
+	c.founded = cmp.Or(c.founded, c.shards)
 	c.growth = resharding{From: c.shards, Parents: c.shards, To: cmd.Shards}
 	c.shards *= 2
 	c.version++
@@ -148,12 +147,8 @@ func (s *State) Shards() Shards {
 	defer s.mu.RUnlock()
 	c := &s.cluster
 	n := Shards{Now: c.shards, First: c.founded, Parents: c.growth.Parents}
-	if n.First == 0 {
-		n.First = n.Now
-	}
-	if n.Parents == 0 {
-		n.Parents = n.Now
-	}
+	n.First = cmp.Or(n.First, n.Now)
+	n.Parents = cmp.Or(n.Parents, n.Now)
 	return n
 }
 

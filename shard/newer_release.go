@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -9,9 +10,7 @@ import (
 
 // level checks Level and sets the defaults of Level and Agreed.
 func (c *Config) level() error {
-	if c.Level == 0 {
-		c.Level = feature.LevelOfBuild
-	}
+	c.Level = cmp.Or(c.Level, feature.LevelOfBuild)
 	if c.Level < feature.LevelFirst || c.Level > feature.LevelOfTests {
 		return fmt.Errorf("shard: feature level %d is out of %d–%d", c.Level, feature.LevelFirst, feature.LevelOfTests)
 	}

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"hash/maphash"
 	"sync"
 )
@@ -42,9 +43,7 @@ func newFences() *fences {
 // see records a fence and compares it with the highest one before it.
 func (f *fences) see(topic, timer []byte, value int64) fenceOrder {
 	key := maphash.Bytes(f.seed, timer) ^ maphash.Bytes(f.seed, topic)*0x9E3779B97F4A7C15
-	if key == 0 {
-		key = 1
-	}
+	key = cmp.Or(key, 1)
 	index := key % fenceSets
 	lock := &f.mu[index%fenceStripes]
 	lock.Lock()

@@ -1,7 +1,6 @@
 package member
 
 import (
-	"carillon/shard/table"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
 )

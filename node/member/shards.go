@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -28,10 +29,7 @@ type shardCounter struct{ now atomic.Pointer[shardCount] }
 // begin counts as the identity does. Where the number has grown once, the host has to be told first
 // what is being divided.
 func (c *shardCounter) begin(id *Identity) {
-	first := id.FirstShards
-	if first == 0 {
-		first = id.Shards
-	}
+	first := cmp.Or(id.FirstShards, id.Shards)
 	c.now.Store(&shardCount{Shards: ring.Shards{Now: id.Shards, First: first, Parents: id.Shards}, steady: first == id.Shards})
 }
 

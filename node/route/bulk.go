@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -36,10 +37,7 @@ func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 	bulk.Query.Limit = r.cfg.BulkPage
 	ctx, cancel := r.tasks.WithTimeout(ctx, task.Forever)
 	defer cancel()
-	of := bulk.Of
-	if of == 0 {
-		of = r.shards()
-	}
+	of := cmp.Or(bulk.Of, r.shards())
 	groups := b.groups(of)
 	var mu sync.Mutex
 	var first error

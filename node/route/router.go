@@ -9,6 +9,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -153,9 +154,7 @@ type Router struct {
 
 // New makes a router. It starts nothing.
 func New(cfg Config) *Router {
-	if cfg.BulkPage == 0 {
-		cfg.BulkPage = bulkPage
-	}
+	cfg.BulkPage = cmp.Or(cfg.BulkPage, bulkPage)
 	return &Router{shardCount: shardCount{cluster: cfg.Cluster, topic: cfg.Topic}, cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 

@@ -254,10 +254,7 @@ func (t *Table) appendTo(h timer.Handle, s *slab.Slot, c *encoding.Command, add 
 	if len(add.Part) > 0 {
 		t.parts[t.partHash(c.Topic, c.ID, add.Part)] = h
 	}
-	most := add.Max
-	if most == 0 {
-		most = timer.DefaultCollectMax
-	}
+	most := cmp.Or(add.Max, timer.DefaultCollectMax)
 	if int(a.Count) >= most {
 		t.closeArray(h, s)
 	}

@@ -1,12 +1,13 @@
 package callback
 
 import (
-	"carillon/internal/delivery"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // Run keeps house until ctx ends: it closes idle connections and forgets unused destinations. Then

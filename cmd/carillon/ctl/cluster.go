@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,9 +79,7 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 	if a.Healthy {
 		health = "healthy"
 	}
-	if id == "" {
-		id = "not founded yet"
-	}
+	id = cmp.Or(id, "not founded yet")
 	fmt.Fprintf(out, "cluster %s: %s\n", printable(id), health)
 	if a.FeatureLevel != 0 {
 		fmt.Fprintln(out, levelLine(a))
@@ -166,10 +165,7 @@ func printShards(out io.Writer, rows []client.Shard) error {
 	fmt.Fprintln(out)
 	t := newTable(out, "SHARD", "STATE", "LEADER", "EPOCH", "REPLICAS")
 	for _, r := range rows {
-		leader := r.Leader
-		if leader == "" {
-			leader = "-"
-		}
+		leader := cmp.Or(r.Leader, "-")
 		t.row(strconv.Itoa(r.Number), string(r.State), leader, strconv.FormatUint(uint64(r.Epoch), 10), strings.Join(r.Replicas, ","))
 	}
 	return t.w.Flush()

@@ -1,10 +1,11 @@
 package timers
 
 import (
+	"cmp"
+
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
-	"cmp"
 )
 
 // redactTries bounds how often a timer is read that keeps changing.
@@ -259,9 +260,7 @@ func withStored(rq *web.Request, in *timerRequest, t *timer.Topic, v verb) (*tim
 	if whole.Callback.Headers, p = spec.Unredact(in.spec.Callback.Headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
 		return nil, p
 	}
-	if cmd.IfMatch == 0 {
-		cmd.IfMatch = cur.Version
-	}
+	cmd.IfMatch = cmp.Or(cmd.IfMatch, cur.Version)
 	if v == vPatch {
 		patch := *in.patch
 		patch.Spec = whole

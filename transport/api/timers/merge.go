@@ -1,10 +1,11 @@
 package timers
 
 import (
+	"cmp"
+
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
-	"cmp"
 )
 
 func (in *timerRequest) checkRule(rule timer.Merge) *web.Problem {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 
 	"carillon/timer"
@@ -90,10 +91,7 @@ const ErrorPath = "/errors/"
 
 // AppendProblem writes a problem document.
 func AppendProblem(b []byte, p *Problem) []byte {
-	title := titles[p.Code]
-	if title == "" {
-		title = fasthttp.StatusMessage(p.Status)
-	}
+	title := cmp.Or(titles[p.Code], fasthttp.StatusMessage(p.Status))
 	o := Object{B: b}
 	o.Name("type")
 	o.B = append(append(append(o.B, `"`+ErrorPath...), p.Code...), '"')

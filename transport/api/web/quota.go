@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -42,9 +43,7 @@ func (q *QuotaRule) Fault() string {
 	if q.Burst < 0 || q.Burst > maxQuotaBurst {
 		return "burst: 1 to 1000000 is expected"
 	}
-	if q.Burst == 0 {
-		q.Burst = max(1, int(math.Ceil(q.PerSecond)))
-	}
+	q.Burst = cmp.Or(q.Burst, max(1, int(math.Ceil(q.PerSecond))))
 	return ""
 }
 
