@@ -1809,7 +1809,7 @@ export interface components {
                 /** @description Default: what one second brings, at least 1. */
                 burst?: number;
             };
-            /** @description Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one in each shard. */
+            /** @description Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one. */
             per_key?: {
                 /** @description Leases of one key at once; without it any number. In a serial topic 1. */
                 concurrency?: number;

@@ -805,7 +805,7 @@ class PolicyPatch(TypedDict, total=False):
     rate: Optional[PolicyPatchRate]
     """Deliveries in the whole cluster."""
     per_key: Optional[PolicyPatchPerKey]
-    """Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one in each shard."""
+    """Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one."""
     breaker: Optional[PolicyPatchBreaker]
     destination_concurrency: Optional[int]
     spread: Optional[Duration]
@@ -903,7 +903,7 @@ class Policy(TypedDict, total=False):
     rate: PolicyRate
     """Deliveries in the whole cluster."""
     per_key: PolicyPerKey
-    """Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one in each shard."""
+    """Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one."""
     breaker: PolicyBreaker
     destination_concurrency: int
     spread: Duration
