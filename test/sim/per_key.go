@@ -107,7 +107,7 @@ func (d *perKey) done() {
 // pick draws an add; some are of one key at one instant, and some have none.
 func (d *perKey) pick() *operation {
 	key := fmt.Sprint("k", d.chance.IntN(keysOfPerKey))
-	if d.chance.IntN(10) == 0 {
+	if d.chance.IntN(4) == 0 {
 		key = ""
 	}
 	o := d.add(key, d.w.now+d.chance.between(-50*time.Millisecond, 2*time.Second).Truncate(500*time.Millisecond))
