@@ -18,21 +18,23 @@ func TestSeedsAilments(t *testing.T) {
 		set     func(s *swarm, c chance)
 		reached func(c *Counts) bool
 		least   uint64 // least number of runs
+		profile string
 	}{
-		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }, 1},
-		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }, 1},
-		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 && c.HeldBack > 0 }, 1},
-		{"put back", (*swarm).puttingBack, func(c *Counts) bool { return c.PutBack > c.Identity && c.Identity > 0 && c.ToldOlder > 1 }, 4},
-		{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1},
-		{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6},
-		{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 && c.Cramped > 0 }, 4},
-		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }, 1},
+		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }, 1, ""},
+		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }, 1, ""},
+		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 && c.HeldBack > 0 }, 1, ""},
+		{"put back", (*swarm).puttingBack, func(c *Counts) bool { return c.PutBack > c.Identity && c.Identity > 0 && c.ToldOlder > 1 }, 4, ""},
+		{"put back while shards double", (*swarm).puttingBack, func(c *Counts) bool { return c.Identity > 0 && c.Divided > 0 && c.ToldOlder > 0 }, 4, grows},
+		{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1, ""},
+		{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6, ""},
+		{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 && c.Cramped > 0 }, 4, ""},
+		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sum := Counts{}
 			runs := max(*flagSeeds, 20)
 			for seed := *flagFirst; seed < *flagFirst+uint64(runs); seed++ {
-				r := run(t, Config{Seed: seed, Change: func(s *Plan) {
+				r := run(t, Config{Seed: seed, Profile: test.profile, Change: func(s *Plan) {
 					s.ordeals, s.ailments = ordeals{}, ailments{}
 					test.set(s, newChance(seed, 8))
 					if *flagSeeds == 0 {

@@ -24,8 +24,6 @@ func (w *World) drawGrowing() {
 	w.growing.on = w.growing.chance.IntN(8) == 0 || w.cfg.Profile == grows || w.cfg.Profile == wide
 	if w.growing.on {
 		w.swarm.replicaFaults.overtake = 0 // its timers have a topic that there never was: it is awaited
-		// An identity of before, put back under a log of after, is refused at the start.
-		w.swarm.ailments.putsBack = 0
 	}
 }
 

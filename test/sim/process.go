@@ -140,7 +140,7 @@ func (n *node) random(b []byte) {
 // failed handles a process that ends itself.
 func (n *node) failed(err error) {
 	n.w.note(n, "ends itself", 0, 0, err.Error())
-	if halt, ok := errors.AsType[*shard.HaltError](err); ok && (n.outdated || n.lied) && halt.Reason == shard.OldDirectory {
+	if isOld(err) && (n.outdated || n.lied) {
 		n.w.counts.ToldOlder++
 		n.halts(err)
 		return
@@ -157,11 +157,18 @@ func (n *node) failed(err error) {
 	n.stop(false)
 }
 
+// isOld reports whether a process ends itself because its directory, or its identity, is an older
+// copy.
+func isOld(err error) bool {
+	halt, ok := errors.AsType[*shard.HaltError](err)
+	return ok && halt.Reason == shard.OldDirectory
+}
+
 // couldNotStart handles a process that fails during its start.
 func (n *node) couldNotStart(err error) {
 	w := n.w
 	switch {
-	case errors.Is(err, member.ErrRemoved), errors.Is(err, ring.ErrTooOld), errors.Is(err, ring.ErrStale) && n.outdated && !n.halted:
+	case errors.Is(err, member.ErrRemoved), errors.Is(err, ring.ErrTooOld), isOld(err) && n.outdated && !n.halted:
 		n.failed(err)
 	case n.crash.struck():
 		n.stop(false)
