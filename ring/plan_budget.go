@@ -184,6 +184,10 @@ func (p *planner) begin(i int, to uint64, kind MoveKind) {
 // replace has another node take the place of from in a row, or of none if from is 0; false: there is
 // none. It waits where there is no room for it.
 func (p *planner) replace(i int, from uint64, kind MoveKind) bool {
+	if !p.fits(i, 0, kind) { // the one that sends has none: most are, after many deaths
+		p.moves.Waiting[kind]++
+		return true
+	}
 	to := p.layout.pick(i, from)
 	switch {
 	case to == 0:
