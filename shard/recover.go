@@ -78,7 +78,7 @@ func (h *Host) recover() error {
 	}
 	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, x wal.Record) error {
 		if int(x.Shard) >= len(list) {
-			return outnumbered(len(h.all())-1, x.Shard, "a record")
+			return outnumbered(len(list)-1, x.Shard, "a record")
 		}
 		return list[x.Shard].replay(pos, x)
 	})
