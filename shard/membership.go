@@ -24,6 +24,9 @@ const (
 	// commitHintPeriod is how long a learner sends commit hints, and then how long it sends none.
 	// It is longer than an election timeout.
 	commitHintPeriod = 3 * time.Second
+	// learnerHeartbeat is the interval of heartbeats to the learners of the meta group; see
+	// withholds.
+	learnerHeartbeat = time.Second
 )
 
 // membership is how a group follows its assignment. The members themselves are storage.conf.
@@ -37,6 +40,24 @@ type membership struct {
 	reconcileAt time.Duration
 	settledAt   time.Duration // when the next report to the meta group is due
 	until       time.Duration // a proposed change is waited for; 0: none is
+
+	learnersAt time.Duration // when the learners of the meta group had their last heartbeat
+}
+
+// withholds reports whether a heartbeat is not sent. All nodes that do not vote in the meta group
+// are its learners, so there may be a thousand. A learner stands in no election and confirms no
+// leader. It needs a heartbeat only to get again what was lost, and while the members change: one
+// that is to vote must be seen to be there.
+func (m *membership) withholds(r *replica, beat *pb.Message) bool {
+	if beat.GetType() != pb.MsgHeartbeat || r.shard != Meta || !m.row.Settled || slices.Contains(r.store.conf.Voters, beat.GetTo()) ||
+		slices.Contains(r.store.conf.VotersOutgoing, beat.GetTo()) {
+		return false
+	}
+	now := r.w.now.Mono
+	if now >= m.learnersAt+learnerHeartbeat {
+		m.learnersAt = now
+	}
+	return now != m.learnersAt
 }
 
 // reconcile makes a leader follow its assignment: first one membership change at a time, then the

@@ -2,12 +2,15 @@ package shard
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"carillon/timer"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 )
 
 // metaOp submits a command to the meta group.
@@ -47,6 +50,81 @@ func (c *fakePeers) elects(id timer.ShardID) {
 		}
 		c.r.settle()
 	}
+}
+
+// withMetaLearner makes node 10 a learner of the meta group of three scripted nodes, which the harness leads.
+func withMetaLearner(t *testing.T) (*hostHarness, *fakePeers) {
+	t.Helper()
+	r, c := withFakePeers(t, false, func(cfg *Config) {
+		row := *cfg.Meta
+		row.Members = append(slices.Clone(row.Members), Member{Node: 10, Replica: ReplicaID(10, 1), Learner: true})
+		cfg.Meta = &row
+	})
+	g := r.host.group(Meta)
+	if len(g.store.conf.Learners) != 1 {
+		t.Fatalf("the meta group has the learners %x, want one", g.store.conf.Learners)
+	}
+	for n := 0; !g.serving; n++ {
+		if n > 100 {
+			t.Fatal("the meta group has no leader")
+		}
+		r.pass(tickInterval)
+	}
+	return r, c
+}
+
+// to returns how many messages of a type were sent to a node.
+func (c *fakePeers) to(node uint64, of pb.MessageType) (n int) {
+	for _, m := range c.sent {
+		if m.GetType() == of && nodeOf(m.GetTo()) == node {
+			n++
+		}
+	}
+	return n
+}
+
+// TestMetaLearnersHaveFewHeartbeats: the leader of the meta group sends a voter ten heartbeats a
+// second and a learner, of which there may be a thousand, one. A learner gets each change at once,
+// and ten heartbeats while the members change: it may be one that is to vote.
+func TestMetaLearnersHaveFewHeartbeats(t *testing.T) {
+	r, c := withMetaLearner(t)
+	r.pass(5 * time.Second)
+	c.sent = nil
+	r.pass(10 * time.Second)
+	if voter, learner := c.to(8, pb.MsgHeartbeat), c.to(10, pb.MsgHeartbeat); voter < 100 || learner != 10 {
+		t.Errorf("in ten seconds a voter got %d heartbeats and a learner %d, want 100 at least and 10", voter, learner)
+	}
+	c.sent = nil
+	r.metaOp("x")
+	if c.to(10, pb.MsgApp) == 0 {
+		t.Error("a change was not sent to the learner at once")
+	}
+	r.host.group(Meta).membership.row.Settled = false
+	c.sent = nil
+	r.pass(time.Second)
+	if n := c.to(10, pb.MsgHeartbeat); n < 9 {
+		t.Errorf("a learner got %d heartbeats in a second while the members change, want 9 at least", n)
+	}
+}
+
+// TestMetaLearnerGetsWhatWasLost: a learner to which a change was lost gets it after its next
+// heartbeat.
+func TestMetaLearnerGetsWhatWasLost(t *testing.T) {
+	r, c := withMetaLearner(t)
+	r.pass(time.Second)
+	c.mute = true
+	o := r.metaOp("x") // whose append is lost, on its way to all
+	c.mute, c.sent = false, nil
+	r.pass(time.Second + raftTick)
+	if !o.ended() || o.err != nil {
+		t.Fatalf("the change: ended %v, %v", o.ended(), o.err)
+	}
+	g := r.host.group(Meta)
+	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if nodeOf(id) == 10 && pr.Match != g.store.last() {
+			t.Errorf("the learner has entries up to %d, want %d", pr.Match, g.store.last())
+		}
+	})
 }
 
 // TestMetaServesAfterItsFirstEntry: a leader of the meta group that has not applied the first entry

@@ -105,7 +105,7 @@ func (r *replica) send(m *pb.Message) {
 		// answered when collect handles the change of role.
 		return
 	}
-	if !r.pipeline.holdsBack(r, m) {
+	if !r.pipeline.holdsBack(r, m) && !r.membership.withholds(r, m) {
 		r.sendNow(m)
 	}
 }
