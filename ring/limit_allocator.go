@@ -106,7 +106,8 @@ type other struct {
 	at      time.Duration // when it reported that; this node's monotonic clock
 	unsure  bool
 	omitted bool
-	heard   map[uint64]uint64
+	hears   bool   // it receives this node's reports
+	heard   uint64 // … the last one that it has received
 	parts   map[timer.TopicID]Part
 }
 
@@ -354,7 +355,7 @@ func (l *LimitAllocator) refresh(now time.Duration) {
 		return
 	}
 	for _, o := range l.others {
-		if at, ok := l.sentAt(o.heard[l.self]); ok && !o.free {
+		if at, ok := l.sentAt(o.heard); ok && !o.free {
 			l.fresh = max(l.fresh, at+ownPartsFor)
 		}
 	}
@@ -387,11 +388,11 @@ func (l *LimitAllocator) confirm(p *part, now time.Duration) {
 				left -= l.view.unitsOf(at, p.topic, p.limit, l.turn)
 			}
 			continue
-		case o.heard[l.self] < p.since:
+		case o.heard < p.since:
 			// It may not receive this node's reports. Then it does not raise its own parts
 			// while others hear this node.
 			at, ok := l.sentAt(p.since)
-			if _, hears := o.heard[l.self]; hears || ok && now-at < silenceTimeout {
+			if o.hears || ok && now-at < silenceTimeout {
 				return
 			}
 		}
@@ -414,9 +415,11 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 	}
 	l.observed(o, report.Seq)
 	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure, omitted: report.Omitted,
-		heard: make(map[uint64]uint64, len(report.Received)), parts: make(map[timer.TopicID]Part, len(report.Parts))}
+		parts: make(map[timer.TopicID]Part, len(report.Parts))}
 	for _, h := range report.Received {
-		o.heard[h.Node] = h.Seq
+		if h.Node == l.self {
+			o.hears, o.heard = true, h.Seq
+		}
 		if third := l.others[h.Node]; third != nil && h.Seq > third.lastSeq {
 			l.observed(third, h.Seq)
 		}

@@ -206,7 +206,11 @@ func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest [
 		return n
 	}
 	report.Seq = number()
-	for range count() {
+	refs := count()
+	if !bad && refs > 0 {
+		report.Received = make([]ring.ReportRef, 0, min(refs, uint64(len(in))/2)) // a pair takes two bytes
+	}
+	for range refs {
 		if bad {
 			break
 		}

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -69,6 +70,50 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 	older = append(older[:len(older)-5], 2, 7) // one topic is held
 	if got, err := decodeHeartbeat(older); err != nil || !got.Limits.Omitted {
 		t.Errorf("an older heartbeat: %+v %v", got, err)
+	}
+}
+
+// TestBytesOfHeartbeats: a node's heartbeats, to all others and with those that it has received from
+// them, cost it so many bytes a second each way, the frames' heads not counted. docs/scale.md has
+// the figures.
+func TestBytesOfHeartbeats(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct{ nodes, perHeartbeat int }{{12, 190}, {100, 1_250}, {1_000, 12_100}} {
+		b := heartbeat{WallMs: 1_800_000_000_000, Starts: 3, Clock: heartbeatClock{Steps: 1, Steady: 24 * time.Hour, Sure: true}}
+		for i := range 16 {
+			b.Leads = append(b.Leads, timer.ShardID(1+i*c.nodes))
+		}
+		const week = uint64(7 * 24 * time.Hour / heartbeatInterval)
+		b.Limits.Seq = 3<<32 + week
+		for range c.nodes - 1 {
+			b.Limits.Received = append(b.Limits.Received, ring.ReportRef{Node: chance.Uint64N(1 << 40), Seq: 3<<32 + week})
+		}
+		n := len(b.encode())
+		perSecond := float64(n*(c.nodes-1)) / heartbeatInterval.Seconds()
+		t.Logf("%d nodes: %d bytes a heartbeat, %.3g MB/s", c.nodes, n, perSecond/1e6)
+		if n > c.perHeartbeat {
+			t.Errorf("%d nodes: %d bytes a heartbeat, more than %d", c.nodes, n, c.perHeartbeat)
+		}
+	}
+}
+
+// BenchmarkHeartbeat measures what one received heartbeat costs among a thousand nodes.
+func BenchmarkHeartbeat(b *testing.B) {
+	beat := heartbeat{WallMs: 1_800_000_000_000, Starts: 3}
+	limits := ring.NewLimitAllocator(1, 1)
+	for i := range uint64(999) {
+		beat.Limits.Received = append(beat.Limits.Received, ring.ReportRef{Node: 2 + i, Seq: 3<<32 + 1})
+		limits.Receive(time.Second, 2+i, &ring.AllocationReport{Seq: 3<<32 + 1})
+	}
+	frame := beat.encode()
+	b.ReportAllocs()
+	for n := uint64(0); b.Loop(); n++ {
+		got, err := decodeHeartbeat(frame)
+		if err != nil {
+			b.Fatal(err)
+		}
+		got.Limits.Seq = 3<<32 + 2 + n
+		limits.Receive(time.Second, 2, &got.Limits)
 	}
 }
 
