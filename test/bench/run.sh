@@ -194,6 +194,9 @@ section "callbacks: the pool and a bare fasthttp client, same receiver"
 section "three nodes, three replicas of each timer, and three members of etcd, in turn"
 SECONDS_EACH=$each test/bench/cluster.sh "$carillon"
 
+section "16 shards and 4, three nodes, in turn: the first to the second (goal: processor time 1.1 ×)"
+SECONDS_EACH=$each CONNECTIONS=64 SERVE_1='--shards 16' SERVE_2='--shards 4' test/bench/cluster.sh "$carillon" "$carillon"
+
 section "one million timers of 200 B: memory, and restart to ready"
 test/bench/restart.sh "$carillon"
 
