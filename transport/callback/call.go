@@ -27,6 +27,7 @@ func bodyless(method string) bool { return method == "GET" || method == "DELETE"
 func (w *worker) call(t *callSlot) Outcome {
 	p, d, req := w.pool, t.dest, t.req
 	t.began.Store(time.Now().UnixNano())
+	t.closeEvicted()
 	if p.base.Err() != nil {
 		return p.notSent("not sent: shut down")
 	}

@@ -15,20 +15,23 @@ const (
 	idleKinds
 )
 
-// keepLocked has the pool keep a new destination, in place of an idle one if it is full. It reports
-// false if none is idle: then there is no place. Cost: O(1).
-func (p *Pool) keepLocked(d *destination) bool {
+// keepLocked has the pool keep a new destination, in place of an idle one if it is full: evicted,
+// whose connections are to be closed. It reports false if none is idle: then there is no place.
+// Cost: O(1).
+func (p *Pool) keepLocked(d *destination) (evicted *destination, kept bool) {
 	if p.destinations[d.key] == d {
 		p.usedLocked(d)
-		return true
+		return nil, true
 	}
-	if len(p.destinations) >= p.config.MaxDestinations && !p.evictLocked() {
-		return false
+	if len(p.destinations) >= p.config.MaxDestinations {
+		if evicted = p.evictLocked(); evicted == nil {
+			return nil, false
+		}
 	}
 	d.client = d.newClient()
 	d.recent = p.recent.PushFront(d)
 	p.destinations[d.key] = d
-	return true
+	return evicted, true
 }
 
 // newDestination makes a destination that the pool does not keep yet.
@@ -61,8 +64,8 @@ func (p *Pool) usedLocked(d *destination) {
 
 // evictLocked drops the longest unused idle destination: one that never answered, rather than one
 // that did. Of the sick ones, half of the places are kept, so that their breakers are not
-// forgotten.
-func (p *Pool) evictLocked() bool {
+// forgotten. It returns nil if none is idle.
+func (p *Pool) evictLocked() *destination {
 	kind := unproven
 	if p.idle[unproven].Len() == 0 {
 		kind = proven
@@ -71,13 +74,15 @@ func (p *Pool) evictLocked() bool {
 		}
 	}
 	if p.idle[kind].Len() == 0 {
-		return false
+		return nil
 	}
-	p.dropLocked(p.idle[kind].First())
-	return true
+	d := p.idle[kind].First()
+	p.dropLocked(d)
+	return d
 }
 
-// dropLocked forgets an idle destination. Closing its idle connections does not block.
+// dropLocked forgets an idle destination. Its connections are closed without the lock: of a herd to
+// many receivers each call closes one, and all calls need the lock.
 func (p *Pool) dropLocked(d *destination) {
 	if !d.idle() {
 		panic("callback: a destination in use was dropped: " + d.label)
@@ -91,5 +96,4 @@ func (p *Pool) dropLocked(d *destination) {
 	p.recent.Remove(d.recent)
 	delete(p.destinations, d.key)
 	d.dropped.Store(true)
-	d.client.CloseIdleConnections()
 }

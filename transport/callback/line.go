@@ -20,6 +20,7 @@ func (d *destination) begin(t *callSlot) bool {
 	l := &d.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t.first = l.pace.running == 0 && d.latency.Load() == 0
 	if l.first == nil && !l.pace.full() {
 		l.pace.running++
 		return true

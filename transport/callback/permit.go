@@ -21,6 +21,7 @@ type callSlot struct {
 	use atomic.Uint64 // grows by one each time a permit on it is used
 
 	dest    *destination
+	evicted *destination // in whose place dest is; nil: its connections are closed, or there is none
 	gate    *breakerScope
 	breaker *breaker // that of the gate when it was granted
 	slot    slots.Slot
@@ -31,6 +32,7 @@ type callSlot struct {
 	since time.Time // in the destination's line, like next
 	next  *callSlot
 
+	first bool // its receiver has no other call, and had none
 	topic uint64
 	young order.Spot[*callSlot] // of starts, like waits and began
 	waits order.Spot[*callSlot]
@@ -43,6 +45,14 @@ func (t *callSlot) check(use uint64) {
 	}
 	if now := t.use.Load(); now != use {
 		panic(fmt.Sprintf("callback: permit used twice (its use %d, now %d)", use, now))
+	}
+}
+
+// closeEvicted closes connections in place of which the call may open one.
+func (t *callSlot) closeEvicted() {
+	if t.evicted != nil {
+		t.evicted.client.CloseIdleConnections()
+		t.evicted = nil
 	}
 }
 

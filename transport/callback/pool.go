@@ -158,12 +158,15 @@ func (p *Pool) acquireLocked(c *Call, a *delivery.Ask) (Permit, delivery.Verdict
 		if given != nil {
 			given.slot = slots.Slot{}
 		}
-		if !p.keepLocked(d) {
+		evicted, kept := p.keepLocked(d)
+		if !kept {
 			slot.Report(errNotJudged)
 			p.slots.Release(slot, slots.Unknown)
 			return Permit{}, delivery.Verdict{Kind: delivery.Shut, RetryIn: askAgain}
 		}
-		return p.permitLocked(d, slot), delivery.Verdict{}
+		permit := p.permitLocked(d, slot)
+		permit.t.evicted = evicted
+		return permit, delivery.Verdict{}
 	case slots.AtReceiver:
 		p.setAlarmLocked(g)
 		p.usedLocked(d)
@@ -257,6 +260,7 @@ func (p *Pool) releaseLocked(slot slots.Slot, a slots.Answer, grants []grant) []
 
 // release gives a call's slot back and hands it on.
 func (p *Pool) release(t *callSlot, a slots.Answer) {
+	t.closeEvicted()
 	var few [4]grant
 	p.mu.Lock()
 	d, g := t.dest, t.gate

@@ -1,12 +1,15 @@
 package callback
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -381,4 +384,47 @@ func TestDestinations(t *testing.T) {
 	if seen != maxListed || first.Destination != "http://d3.example:80" || first.Permits != 1 {
 		t.Errorf("%d listed, first %+v", seen, first)
 	}
+}
+
+// lastingClose is a connection whose end lasts until a channel is closed.
+type lastingClose struct {
+	net.Conn
+	until chan struct{}
+}
+
+func (c lastingClose) Close() error {
+	<-c.until
+	return c.Conn.Close()
+}
+
+// TestAcquireClosesNoConnection: the call that takes the place of an idle destination closes its
+// connections, and not who asks for the call, who may be a shard.
+func TestAcquireClosesNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, until := &memory{serve: always(answer200)}, make(chan struct{})
+		p := startPool(t, Config{MaxDestinations: 1, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := m.dial(ctx, network, address)
+			return lastingClose{conn, until}, err
+		}})
+		callOnce(t, p, post("http://d1.example/"))
+		given := make(chan Permit, 1)
+		go func() { given <- mustPermit(t, p, destinationKey(2), 0) }()
+		var permit Permit
+		select {
+		case permit = <-given:
+		case <-time.After(time.Second):
+			close(until)
+			t.Fatal("a permit waits until a connection is closed")
+		}
+		out := make(chan Outcome, 1)
+		permit.Start(post("http://d2.example/"), func(o Outcome) { out <- o })
+		close(until)
+		if o := <-out; o.Status != 200 || p.idleConns.Load() != 1 {
+			t.Errorf("%+v, %d idle connections", o, p.idleConns.Load())
+		}
+		mustPermit(t, p, destinationKey(3), 0).Cancel()
+		if p.idleConns.Load() != 0 {
+			t.Error("a call that was not made left connections of the destination whose place it took")
+		}
+	})
 }

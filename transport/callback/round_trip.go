@@ -150,7 +150,7 @@ func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, er
 	if writeErr != nil && (!r.sent || isTimeout(writeErr)) {
 		return false, writeErr
 	}
-	if x.call != nil {
+	if x.call != nil && !x.call.first {
 		x.pool.starts.wrote(x.call)
 	}
 	// After a write that broke off, an answer may be waiting all the same: a

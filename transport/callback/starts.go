@@ -11,23 +11,29 @@ import (
 const (
 	// youngCalls is how many calls may be young at once, for each processor that Go uses.
 	youngCalls = 4
-	// youngFor is how long a call is young at most from when its goroutine runs, if it has not
-	// written its request before. An older one waits for its receiver, not for a processor.
+	// youngFor is how long a call is young at most from when its goroutine runs. An older one waits
+	// for its receiver, not for a processor.
 	youngFor = 1 * time.Millisecond
 )
 
-// starts bounds the calls that are busy with this machine at once: that are about to dial or to
-// write. More would only stand in each other's way, and in the way of all else in the process: a
-// thousand of them in Go's queue are a delay of 50 ms for each goroutine that wakes. A call that
-// waits for its receiver is no longer young, so that receivers that hang do not hold up others.
+// starts bounds the calls that are busy with this machine at once. More would only stand in each
+// other's way, and in the way of all else in the process: a thousand of them in Go's queue are a
+// delay of 50 ms for each goroutine that wakes.
 //
-// What waits is served topic by topic. Every operation costs O(1).
+// A call is young until it has written its request, the first call of a receiver until it ends: so
+// the calls of a herd to many receivers do not all wait for a processor when their answers arrive.
+// One that takes longer waits for its receiver, and is no longer young: receivers that hang do not
+// hold up others.
+//
+// What waits is served topic by topic, and the only call of a topic begins at once, until there are
+// twice as many. Every operation costs O(1).
 type starts struct {
 	pool *Pool
 	most int
 
 	mu    sync.Mutex
 	young order.Ring[*callSlot]  // the oldest first
+	of    map[uint64]int         // how many of a topic are young; none without any
 	lanes map[uint64]*startLane  // by topic
 	ring  order.Ring[*startLane] // those with a call that waits
 	alarm *time.Timer            // set while one waits
@@ -42,7 +48,8 @@ type startLane struct {
 }
 
 func (s *starts) init(p *Pool) {
-	s.pool, s.most, s.lanes = p, youngCalls*runtime.GOMAXPROCS(0), map[uint64]*startLane{}
+	s.pool, s.most = p, youngCalls*runtime.GOMAXPROCS(0)
+	s.of, s.lanes = map[uint64]int{}, map[uint64]*startLane{}
 }
 
 // begin runs the call, now or in its turn.
@@ -58,7 +65,7 @@ func (s *starts) begin(t *callSlot) {
 // follow ends a call. It reports whether next, if there is one, may run in its place at once.
 func (s *starts) follow(ended, next *callSlot) bool {
 	s.mu.Lock()
-	ended.young.Leave()
+	s.leaves(ended)
 	now := next != nil && s.admit(next)
 	run := s.takeLocked()
 	s.mu.Unlock()
@@ -66,10 +73,10 @@ func (s *starts) follow(ended, next *callSlot) bool {
 	return now
 }
 
-// wrote records that a call waits for its answer.
+// wrote records that a call waits for its answer. It is not the first of its receiver.
 func (s *starts) wrote(t *callSlot) {
 	s.mu.Lock()
-	t.young.Leave()
+	s.leaves(t)
 	run := s.takeLocked()
 	s.mu.Unlock()
 	s.run(run)
@@ -78,11 +85,11 @@ func (s *starts) wrote(t *callSlot) {
 // admit reports whether a call may begin. Otherwise it waits.
 func (s *starts) admit(t *callSlot) bool {
 	t.young.Of, t.waits.Of = t, t
-	if s.ring.Len() == 0 && s.young.Len() < s.most {
-		s.young.Push(&t.young)
+	l := s.lanes[t.topic]
+	if s.ring.Len() == 0 && s.young.Len() < s.most || l == nil && s.of[t.topic] == 0 && s.young.Len() < 2*s.most {
+		s.enters(t)
 		return true
 	}
-	l := s.lanes[t.topic]
 	if l == nil {
 		l = &startLane{topic: t.topic}
 		l.spot.Of = l
@@ -92,6 +99,21 @@ func (s *starts) admit(t *callSlot) bool {
 	s.ring.Push(&l.spot)
 	s.setAlarm()
 	return false
+}
+
+func (s *starts) enters(t *callSlot) {
+	s.of[t.topic]++
+	s.young.Push(&t.young)
+}
+
+func (s *starts) leaves(t *callSlot) {
+	if !t.young.In() {
+		return
+	}
+	t.young.Leave()
+	if s.of[t.topic]--; s.of[t.topic] == 0 {
+		delete(s.of, t.topic)
+	}
 }
 
 func (s *starts) setAlarm() {
@@ -106,17 +128,19 @@ func (s *starts) setAlarm() {
 	s.alarm.Reset(youngFor)
 }
 
-// look lets calls begin in place of those that are not young any more.
+// look lets calls begin in place of those that are not young any more. It waits in Go's queue
+// before: where that is long, a call that took longer may have waited there, too.
 func (s *starts) look() {
+	old := time.Now().Add(-youngFor).UnixNano()
+	runtime.Gosched()
 	s.mu.Lock()
 	s.set = false
-	old := time.Now().Add(-youngFor).UnixNano()
 	for s.young.Len() > 0 {
 		t := s.young.First()
 		if began := t.began.Load(); began == 0 || began > old {
 			break
 		}
-		t.young.Leave()
+		s.leaves(t)
 	}
 	run := s.takeLocked()
 	if s.ring.Len() > 0 {
@@ -137,7 +161,7 @@ func (s *starts) takeLocked() (first *callSlot) {
 			l.spot.Leave()
 			delete(s.lanes, l.topic)
 		}
-		s.young.Push(&t.young)
+		s.enters(t)
 		*last, last = t, &t.next
 	}
 	return first
