@@ -30,7 +30,7 @@ record() { # NAME OPERATIONS/S P99_MS µs
 by_wrk() { # NAME PID SCRIPT URL
 	local before
 	before=$(cpu_ticks "$2")
-	"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s "bench/$3" "$4" >"$dir/wrk.out"
+	"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s "test/bench/$3" "$4" >"$dir/wrk.out"
 	if grep Non-2xx "$dir/wrk.out"; then return 1; fi
 	# shellcheck disable=SC2046 # three words
 	record "$1" $(awk -v t=$(($(cpu_ticks "$2") - before)) '
