@@ -84,14 +84,16 @@ type worker struct {
 
 // turnBudget is what a worker's groups have used of a turn.
 type turnBudget struct {
-	proposed int  // bytes proposed
-	steps    int  // of schedulers' work; see spend
-	lookAt   int  // steps at which spend looks at the clock
-	over     bool // the schedulers' time in this turn is over
-	leasts   int  // groups that had their least since then; see least
-	scanned  int  // slots visited by long reads
-	scanners int  // groups that share scanSlots; 0 until the first asks
-	heard    int  // bytes of peer messages that will be unsynced
+	proposed int           // bytes proposed
+	began    time.Duration // on clocks.Moment.Mono
+	steps    int           // of schedulers' work; see spend
+	lookAt   int           // steps at which spend looks at the clock
+	heldAt   int           // … and startHeld
+	over     bool          // the schedulers' time in this turn is over
+	leasts   int           // groups that had their least since then; see least
+	scanned  int           // slots visited by long reads
+	scanners int           // groups that share scanSlots; 0 until the first asks
+	heard    int           // bytes of peer messages that will be unsynced
 }
 
 // workerSample is what other goroutines may read of a worker, as of its last tick.
@@ -134,10 +136,11 @@ func (w *worker) run(ctx context.Context) {
 // turn handles the events that have arrived, does periodic work, works on the groups that have
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
-	w.budget = turnBudget{lookAt: lookEach}
+	w.budget = turnBudget{lookAt: lookEach, heldAt: lookEach}
 	w.host.manual.turnBegins(w)
 	w.touchAgain()
 	w.look()
+	w.budget.began = w.now.Mono
 	events := w.box.take(w.spare)
 	for i, e := range events {
 		e.handle(w)
@@ -151,12 +154,31 @@ func (w *worker) turn() {
 		r.turn.touched, r.turn.hadTime = false, false
 		r.work()
 		w.countEntries(r)
+		w.startHeld()
 	}
 	w.dirty = w.dirty[:0]
 	w.effort.Slots += uint64(w.budget.scanned)
 	w.flush()
 	w.account()
 	w.host.manual.turnEnds(w)
+}
+
+// startHeld starts the calls whose time has come since the turn began: beside timers of one instant
+// a turn takes some milliseconds. Cost: O(groups), once a millisecond, and only while they work.
+func (w *worker) startHeld() {
+	if w.budget.steps < w.budget.heldAt {
+		return
+	}
+	w.budget.heldAt = w.budget.steps + lookEach
+	before := w.now.WallMs
+	if w.look(); w.now.WallMs == before {
+		return
+	}
+	for _, s := range w.shards {
+		if s.g.raft != nil && s.scheduler.StartHeld() {
+			w.touchNext(s.g)
+		}
+	}
 }
 
 // soonest is a bound: no group asks for a turn before both of these times. It saves most turns the
@@ -226,7 +248,7 @@ func (w *worker) spend(r *replica, steps int) bool {
 	w.effort.Steps += uint64(steps)
 	if !w.budget.over && w.budget.steps >= w.budget.lookAt {
 		w.budget.lookAt = w.budget.steps + lookEach
-		w.budget.over = w.budget.steps >= turnSteps || w.budget.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
+		w.budget.over = w.budget.steps >= turnSteps || w.budget.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.budget.began > turnTime
 	}
 	if r.turn.late = w.budget.over && !r.turn.hadTime; r.turn.late {
 		w.touchNext(r) // which comes first then, whatever else asks for it

@@ -68,6 +68,66 @@ func TestOthersDoNotWaitForAHerd(t *testing.T) {
 	}
 }
 
+// workingClock is one that moves by half a millisecond whenever a turn looks how long it has taken.
+type workingClock struct {
+	*fakeClock
+	moves *bool
+}
+
+func (c workingClock) Mono() time.Duration {
+	if *c.moves {
+		if c.mono += time.Millisecond / 2; c.mono%time.Millisecond == 0 {
+			c.wallMs++
+		}
+	}
+	return c.mono
+}
+
+// TestHeldCallsStartWithinATurn: a call that is leased begins when it is due, though the turn is not
+// over: another shard is busy with timers of one instant.
+func TestHeldCallsStartWithinATurn(t *testing.T) {
+	const herd = 4_000
+	moves := false
+	r := newHostHarness(t, func(c *Config) {
+		c.Shards, c.Clock, c.MaxQueued = 2, workingClock{c.Clock.(*fakeClock), &moves}, 1<<20
+	})
+	r.topic(2, nil)
+	r.topicsChanged()
+	r.calls.auto = 200
+	instant := r.clock.wallMs + 60_000
+	add := func(id timer.ShardID, topic timer.TopicID, name string, dueMs int64) {
+		if _, err := r.submit(id, timer.Command{Kind: timer.Add, Topic: topic, ID: name, Spec: &timer.Spec{DueMs: dueMs}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range herd {
+		add(1, 1, fmt.Sprint(i), instant)
+	}
+	for i := range 10 {
+		add(2, 2, fmt.Sprint("other", i), instant+5+int64(i))
+	}
+	r.settle()
+	r.step(time.Minute)
+	moves = true
+	others, longest := 0, time.Duration(0)
+	for r.clock.wallMs < instant+20 {
+		before := r.clock.mono
+		r.turn()
+		longest = max(longest, r.clock.mono-before)
+		for _, c := range r.calls.take() {
+			if c.Topic.ID == 2 {
+				others++
+			}
+		}
+		if due := min(max(0, int(r.clock.wallMs-instant-4)), 10); others != due {
+			t.Errorf("%d ms after the instant %d calls have begun at the end of a turn, want %d", r.clock.wallMs-instant, others, due)
+		}
+	}
+	if longest < turnTime || longest > 2*turnTime {
+		t.Errorf("the longest turn took %v", longest)
+	}
+}
+
 // TestTurnOfManyShardsIsBounded: after a turn's time only some shards do their least. The others have
 // their turns: all timers are called.
 func TestTurnOfManyShardsIsBounded(t *testing.T) {

@@ -150,6 +150,15 @@ func (s *Scheduler) Run() {
 	}
 }
 
+// StartHeld starts held calls that have become due within a turn, and reports whether there are any.
+func (s *Scheduler) StartHeld() bool {
+	if !s.active || !s.mayStart() || s.leases.held.len() == 0 || s.leases.held.top().dueMs > s.now.WallMs {
+		return false
+	}
+	s.leases.startDue()
+	return true
+}
+
 // Tick runs about every 50 ms, whether or not this node leads or still has a replica.
 func (s *Scheduler) Tick() {
 	s.reports.repeat()
