@@ -17,7 +17,6 @@ const perKeyTopic timer.TopicID = 18
 //
 //   - no more calls of a key run at once than it may have;
 //   - the starts of a key, in any stretch of time, are no more than its rate and one burst;
-//   - both hold for all timers without a key together, but as limits of topics do: see limitChecker;
 //   - when nothing is wrong, the timers of other keys start in time, however many a key has due.
 type perKey struct {
 	featureChecker
@@ -104,12 +103,9 @@ func (d *perKey) done() {
 	}
 }
 
-// pick draws an add; some are of one key at one instant, and some have none.
+// pick draws an add; some are of one key at one instant.
 func (d *perKey) pick() *operation {
 	key := fmt.Sprint("k", d.chance.IntN(keysOfPerKey))
-	if d.chance.IntN(4) == 0 {
-		key = ""
-	}
 	o := d.add(key, d.w.now+d.chance.between(-50*time.Millisecond, 2*time.Second).Truncate(500*time.Millisecond))
 	priority, weight := uint8(d.chance.IntN(3)), uint8(d.chance.IntN(3))
 	o.cmd.Spec.Priority, o.cmd.Spec.Weight = priority, weight
@@ -119,9 +115,7 @@ func (d *perKey) pick() *operation {
 func (d *perKey) add(key string, due time.Duration) *operation {
 	w := d.w
 	o := &operation{number: w.checker.nextOp(), topic: perKeyTopic}
-	if o.id = fmt.Sprint(o.number); key != "" {
-		o.id = "{" + key + "}" + o.id
-	}
+	o.id = fmt.Sprintf("{%s}%d", key, o.number)
 	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id), dueMs: epochMs + due.Milliseconds()}
 	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	w.complete(o)
@@ -161,8 +155,7 @@ func (d *perKey) started(c *call) {
 	d.starts[key] = list
 	if most := d.policy.Concurrency; most > 0 {
 		list = slices.DeleteFunc(list, func(o *call) bool { return !o.runs() })
-		blind := key == "" && slices.ContainsFunc(list, func(o *call) bool { return o.permit.asked < d.w.checker.limits.blindUntil })
-		if d.starts[key] = list; len(list) > most && !blind {
+		if d.starts[key] = list; len(list) > most {
 			text := ""
 			for _, o := range list {
 				text += fmt.Sprintf(" %s by node %d", o.delivery.Job.ID, o.node.id)
@@ -174,15 +167,12 @@ func (d *perKey) started(c *call) {
 	if rate.PerSecond == 0 {
 		return
 	}
-	first, bursts := d.w.now, rate.Burst
-	if key == "" {
-		bursts *= 1 + len(d.w.checker.replicas.leaders)
-	}
+	first := d.w.now
 	for i := len(list) - 1; i >= 0; i-- {
 		first = min(first, list[i].permit.asked) // its token was taken then, or later
 		n := len(list) - i
 		// Clocks run at rates that differ a little.
-		if most := float64(bursts) + rate.PerSecond*1.01*(d.w.now-first).Seconds() + 0.01; float64(n) > most {
+		if most := float64(rate.Burst) + rate.PerSecond*1.01*(d.w.now-first).Seconds() + 0.01; float64(n) > most {
 			d.w.violate("per key", "%d starts of key %s within %s, the limit is %.2f", n, key, d.w.now-first, most)
 		}
 	}
