@@ -17,9 +17,9 @@ type bounds struct {
 	memory        int64 // bytes that a node's groups may hold; 0: no limit
 }
 
-// largestEntry is more than an entry of a run has: 94 KiB was the most, of clients that collect. A
+// largestEntry is more than an entry of a run has: 190 KiB was the most, of clients that collect. A
 // frame exceeds its mark by at most one entry.
-const largestEntry = 160 << 10
+const largestEntry = 320 << 10
 
 // bound draws the bounds.
 func (s *swarm) bound(c chance) {
