@@ -219,7 +219,8 @@ func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) 
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*core, error) {
 	id := p.self.Identity()
 	c := &core{p: p, pool: pool}
-	c.member = p.self.NewMember(func() { c.host.TopicsChanged() }, func() { p.membersChanged(c.member.State) })
+	c.member = p.self.NewMember(func() { c.host.TopicsChanged() }, func() { p.membersChanged(c.member.State) },
+		func(id timer.ShardID, node uint64) { c.router.NewLeader(id, node) })
 	state := c.member.State
 	meta := id.Meta
 	if id.Founded {
@@ -259,7 +260,8 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*c
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.Mark(), MemoryUse: p.memory.Now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
-		Describe: timers.Outcomes(),
+		NewLeader: func(id timer.ShardID, node uint64) { c.router.NewLeader(id, node) },
+		Describe:  timers.Outcomes(),
 	})
 	if err != nil {
 		return nil, err

@@ -75,6 +75,10 @@ type Config struct {
 	// called.
 	Ready func(topic timer.TopicID, timers int)
 
+	// NewLeader is called when this node's replica of a group has another leader, maybe itself. It
+	// is called on workers and must not block. nil: not called.
+	NewLeader func(id timer.ShardID, node uint64)
+
 	// Vet is called after the log is read, before anything is written, with the meta group's
 	// commands in the log that the machine has not applied. Its error ends the start. nil: not
 	// called.

@@ -28,13 +28,17 @@ type replicaPublic struct {
 
 // publish updates g.public.
 func (r *replica) publish() {
-	r.public.leader.Store(r.leaderNode())
+	leader := r.leaderNode()
+	before := r.public.leader.Swap(leader)
 	r.public.serves.Store(r.serving)
 	r.public.present.Store(r.raft != nil)
 	r.public.takes.Store(!r.notLeading() || r.awaitsLeader())
 	r.public.applied.Store(r.applied)
 	if s, ok := r.machine.(*timerShard); ok {
 		r.public.divided.Store(uint32(s.table.DividedOf()))
+	}
+	if leader != before && leader != 0 && r.w.host.cfg.NewLeader != nil {
+		r.w.host.cfg.NewLeader(r.shard, leader)
 	}
 }
 

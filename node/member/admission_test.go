@@ -33,7 +33,7 @@ func certified(t *testing.T) *Self {
 	s := &Self{cfg: Config{Name: "n1", NamesProven: true}, id: 1, gossip: quiet{ring.Member{ID: 1, Name: "n1"}},
 		clock: clock, tasks: task.NewGoroutines(clock.Mono), liveness: newLiveness(0)}
 	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1})
-	m := s.NewMember(nil, nil)
+	m := s.NewMember(nil, nil, nil)
 	for i, cmd := range []ring.Command{
 		ring.FoundCommand("c", 1, 1, nodes[:1]), {Verb: ring.Register, Node: &nodes[1]}, {Verb: ring.Register, Node: &nodes[2]},
 		{Verb: ring.Remove, NodeID: 3},

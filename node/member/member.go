@@ -100,17 +100,19 @@ type Member struct {
 	ending       *ending
 	shown        shownMoves
 
-	onMembers func()      // called when members or their addresses have changed
+	onMembers func() // called when members or their addresses have changed
+	onLeads   func(id timer.ShardID, node uint64)
 	changed   task.Signal // rows, nodes or their addresses have changed
 }
 
 // NewMember makes the node's copy of the cluster's state, for a host that is made next: see Attach.
 // topics is called after changes of topics, members after changes of nodes and their addresses, by
-// one goroutine.
-func (s *Self) NewMember(topics, members func()) *Member {
+// one goroutine. leads is called when another node reports that it leads a shard, and had not
+// before; it must not block.
+func (s *Self) NewMember(topics, members func(), leads func(id timer.ShardID, node uint64)) *Member {
 	changed := s.tasks.NewSignal()
 	m := newMember(s, ring.NewState(topics, changed.Set))
-	m.onMembers, m.changed = members, changed
+	m.onMembers, m.onLeads, m.changed = members, leads, changed
 	return m
 }
 

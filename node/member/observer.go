@@ -12,18 +12,21 @@ import (
 // what they lead.
 type observer struct{ *local }
 
-// LikelyLeaders lists the nodes that may lead a shard: first those that report it, then those of
-// its row.
+// LikelyLeaders lists the nodes that may lead a shard: first those that report it, silent ones
+// last, then those of its row.
 func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
-	var out []uint64
+	var out, silent []uint64
 	now := o.clock.Mono()
 	for _, n := range o.State.Nodes() {
 		if s, ago, ok := o.liveness.last(now, n.ID); ok && ago < downAfter {
-			if _, leads := slices.BinarySearch(s.last.Leads, id); leads {
+			if _, leads := slices.BinarySearch(s.last.Leads, id); leads && ago < 2*heartbeatInterval {
 				out = append(out, n.ID)
+			} else if leads {
+				silent = append(silent, n.ID)
 			}
 		}
 	}
+	out = append(out, silent...)
 	if from := o.born(id); from != id {
 		for _, node := range o.LikelyLeaders(from) {
 			if !slices.Contains(out, node) {
@@ -85,6 +88,13 @@ func (o *observer) LiveNodes() (nodes []uint64) {
 		}
 	}
 	return nodes
+}
+
+// Silent reports that no heartbeat of another node has come for the time of two: before others take
+// its shards over, as elections take longer.
+func (o *observer) Silent(node uint64) bool {
+	ago, _ := o.silence(node)
+	return ago >= 2*heartbeatInterval
 }
 
 // Replicas are the nodes that are to have a replica of a shard.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"carillon/ring"
 	"carillon/transport/peer"
@@ -53,8 +54,15 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 	if err != nil {
 		return true
 	}
-	s.liveness.receive(s.clock.Mono(), from, h)
-	m.Limits.Receive(s.clock.Mono(), from, &h.Limits)
+	now := s.clock.Mono()
+	before, _, _ := s.liveness.last(now, from)
+	s.liveness.receive(now, from, h)
+	m.Limits.Receive(now, from, &h.Limits)
+	for _, id := range h.Leads {
+		if _, led := slices.BinarySearch(before.last.Leads, id); !led && m.onLeads != nil {
+			m.onLeads(id, from)
+		}
+	}
 	return true
 }
 

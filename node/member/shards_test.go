@@ -36,7 +36,7 @@ func grower(t *testing.T) (m *Member, h *growingHost) {
 	h = &growingHost{fsys: memfs.New(), shards: 2}
 	s.cfg.FS, s.cfg.Dir, s.log = h.fsys, "data", slog.New(slog.DiscardHandler)
 	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1, Shards: 2, Replicas: 1})
-	m = s.NewMember(nil, nil)
+	m = s.NewMember(nil, nil, nil)
 	m.Attach(h)
 	decide(t, m, ring.FoundCommand("c", 2, 1, []ring.Node{{ID: 1, Name: "n1"}}))
 	return m, h
@@ -113,7 +113,7 @@ func TestStartWhileShardsDouble(t *testing.T) {
 	}
 	decide(t, m, ring.Command{Verb: ring.SetShards, Shards: 4})
 	m.followShards(t.Context())
-	again := m.NewMember(nil, nil)
+	again := m.NewMember(nil, nil, nil)
 	again.Attach(h)
 	if now, first, steady := numbers(again); now != 4 || first != 2 || steady {
 		t.Fatal(now, first, steady)

@@ -48,6 +48,7 @@ func (nobodyElse) Steady() bool               { return true }
 func (nobodyElse) LikelyLeaders(timer.ShardID) []uint64 { return nil }
 func (nobodyElse) LeadingNodes() []uint64               { return []uint64{1} }
 func (nobodyElse) LiveNodes() []uint64                  { return nil }
+func (nobodyElse) Silent(uint64) bool                   { return false }
 func (nobodyElse) Replicas(timer.ShardID) []uint64      { return []uint64{1} }
 
 func (f *bulkCluster) Leads(timer.ShardID) bool            { return true }

@@ -124,6 +124,13 @@ func (n *fakeNode) LiveNodes() []uint64 {
 	return slices.DeleteFunc(n.LikelyLeaders(0), func(id uint64) bool { return id == n.id || slices.Contains(n.cluster.down, id) })
 }
 
+// Silent implements Cluster: those that are down.
+func (n *fakeNode) Silent(node uint64) bool {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	return slices.Contains(n.cluster.down, node)
+}
+
 // Replicas implements Cluster: all nodes have one of each shard.
 func (n *fakeNode) Replicas(timer.ShardID) []uint64 { return n.LikelyLeaders(0) }
 

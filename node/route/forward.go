@@ -238,9 +238,8 @@ func failAll(ops []timer.Op, err error) {
 
 // forward has another node answer operations, once.
 func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
-	ctx, cancel := q.tasks.WithTimeout(ctx, q.begin+answerIn-q.tasks.Now())
-	defer cancel()
-	answer, err := q.cfg.Peers.Call(ctx, node, methodOps, wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops))
+	within, body := q.begin+answerIn-q.tasks.Now(), wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops)
+	answer, err := q.askLeader(ctx, within, node, newAwaitedOps(ops), methodOps, body)
 	switch {
 	case errors.Is(err, q.cfg.NotSent):
 		failAll(ops, timer.ErrNoLeader)

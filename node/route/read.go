@@ -55,6 +55,7 @@ type reading struct {
 	place  func() // finds the shard, which may have become another; nil: it may not
 	here   func() error
 	method uint8
+	shard  timer.ShardID // set by read; shard.Meta: all that the node leads
 	within time.Duration // one try elsewhere
 	ask    func() []byte
 	take   func(answer []byte) error
@@ -69,6 +70,7 @@ func (r *Router) read(ctx context.Context, shard *timer.ShardID, begin time.Dura
 			rd.place()
 		}
 		id := *shard
+		rd.shard = id
 		t.choose(r, id)
 		err := r.readAt(ctx, t.node, &rd)
 		if t.node != r.self {
@@ -93,10 +95,8 @@ func (r *Router) readAt(ctx context.Context, node uint64, rd *reading) error {
 		}
 		return r.counting(rd.of, rd.here)
 	}
-	ctx, cancel := r.tasks.WithTimeout(ctx, rd.within)
-	defer cancel()
 	method, body := r.sizedRequest(rd.of, rd.method, rd.ask())
-	answer, err := r.cfg.Peers.Call(ctx, node, method, body)
+	answer, err := r.askLeader(ctx, rd.within, node, newAwaitedCall(rd.shard), method, body)
 	switch {
 	case errors.Is(err, r.cfg.NotSent):
 		return timer.ErrNoLeader

@@ -97,6 +97,8 @@ type Cluster interface {
 	LeadingNodes() []uint64
 	// LiveNodes are the other nodes that this one hears just now.
 	LiveNodes() []uint64
+	// Silent reports that a node has sent nothing for so long that it may be down.
+	Silent(node uint64) bool
 	// Replicas are the nodes that are to have a replica of a shard.
 	Replicas(id timer.ShardID) []uint64
 	// Shards is the number of timer shards, from 1 on, and how many the cluster was founded with.
@@ -135,6 +137,7 @@ type Config struct {
 //     with fresh hints for 1.5 s.
 //   - A change that may have been carried out is never sent again: the client gets ErrUnknown. A
 //     read is sent again.
+//   - A request whose node is silent counts as broken off when another leader is known.
 //   - Operations of one request on one shard are always sent together, in order. None is retried
 //     behind a later one that may have been done.
 //
@@ -148,6 +151,7 @@ type Router struct {
 	waiters *pullWaiters
 	pace    *pace
 	states  openStates
+	awaited awaited
 
 	deciders deciders // see Decider
 }

@@ -173,4 +173,5 @@ type growingView struct{ *growing }
 func (growingView) LikelyLeaders(timer.ShardID) []uint64 { return nil }
 func (growingView) LeadingNodes() []uint64               { return []uint64{1} }
 func (growingView) LiveNodes() []uint64                  { return nil }
+func (growingView) Silent(uint64) bool                   { return false }
 func (growingView) Replicas(timer.ShardID) []uint64      { return []uint64{1} }

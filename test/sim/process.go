@@ -188,7 +188,7 @@ func (n *node) couldNotStart(err error) {
 func (n *node) open() {
 	w := n.w
 	var host *shard.Host
-	n.member = n.self.NewMember(func() { host.TopicsChanged() }, func() {})
+	n.member = n.self.NewMember(func() { host.TopicsChanged() }, func() {}, func(id timer.ShardID, node uint64) { n.router.NewLeader(id, node) })
 	n.state = n.member.State
 	host, err := shard.New(n.hostConfig(n.disk, n.self.Identity(), n.state))
 	if err != nil {
@@ -259,6 +259,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 			t.block(register)
 		}
 		cfg.Ready = func(topic timer.TopicID, timers int) { n.router.Ready(topic, timers) }
+		cfg.NewLeader = func(id timer.ShardID, node uint64) { n.router.NewLeader(id, node) }
 	}
 	if !id.Founded {
 		cfg.Meta = id.Meta

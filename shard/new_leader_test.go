@@ -1,0 +1,54 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/timer"
+)
+
+// TestNewLeaderIsNews: a replica reports the leader that it follows once, and the next one when the
+// first has fallen silent.
+func TestNewLeaderIsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		news := make([][]string, 3)
+		var c *hostCluster
+		c = newHostClusterOf(t, 3, []int{0, 1, 2}, func(i int, cfg *Config) {
+			cfg.NewLeader = func(id timer.ShardID, node uint64) {
+				if id != 1 {
+					return
+				}
+				news[i] = append(news[i], fmt.Sprint(node))
+				if c == nil { // the cluster is being made
+					return
+				}
+				if known, _ := c.hosts[i].host.Leader(id); known != node {
+					t.Errorf("node %d: %d leads, but %d by Host.Leader", firstNode+i, node, known)
+				}
+			}
+		})
+		defer c.end()
+		want := func(of int, list ...string) {
+			t.Helper()
+			c.until("the news are there", 5*time.Second, func() bool { return len(news[of]) >= len(list) })
+			c.pass(time.Second)
+			if !slices.Equal(news[of], list) {
+				t.Errorf("node %d: the leaders were %v, want %v", firstNode+of, news[of], list)
+			}
+		}
+		for of := range 3 {
+			want(of, "7")
+		}
+		c.away[0] = true
+		c.until("another leads", 10*time.Second, func() bool { return c.shard(1).serves() || c.shard(2).serves() })
+		next := "8"
+		if c.shard(2).serves() {
+			next = "9"
+		}
+		want(1, "7", next)
+		want(2, "7", next)
+	})
+}
