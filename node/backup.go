@@ -51,9 +51,11 @@ func (c *core) Backup(ctx context.Context, to io.Writer) error {
 	case b.file == nil:
 		return err
 	}
-	c.p.log.Warn("a backup has failed", "error", err)
-	b.file.Fail(err)
-	return nil
+	unwritten := b.file.Fail(err)
+	if unwritten == nil || !errors.Is(err, unwritten) { // else no shard is to blame, and the caller knows
+		c.p.log.Warn("a backup has failed", "error", err)
+	}
+	return unwritten
 }
 
 // shard writes the state of a shard, and that of its child if it has been divided in a cluster of

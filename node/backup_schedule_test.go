@@ -349,3 +349,37 @@ func TestOneNodeMakesScheduledBackups(t *testing.T) {
 		t.Errorf("restored: %+v, %v", out, err)
 	}
 }
+
+// fullAfter takes so many bytes, and refuses the next ones.
+type fullAfter int
+
+var errFull = errors.New("the store is full")
+
+func (f *fullAfter) Write(p []byte) (int, error) {
+	if *f -= fullAfter(len(p)); *f < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+// TestBackupThatIsNotTaken: an error of the store is returned for the schedule to log, once, and is
+// not ascribed to the shard whose state was being written.
+func TestBackupThatIsNotTaken(t *testing.T) {
+	var log strings.Builder
+	n := start(t, t.TempDir(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for bytes := range fullAfter(700) {
+		err := n.node.run.Load().core.Load().Backup(t.Context(), new(bytes))
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errFull) || strings.Contains(err.Error(), "shard ") {
+			t.Fatalf("after %d bytes: %v", bytes, err)
+		}
+	}
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "a backup has failed") {
+		t.Errorf("it is logged twice:\n%s", log.String())
+	}
+}

@@ -177,7 +177,9 @@ func TestFailureIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Fail(errors.New("shard 2: no leader"))
+	if err := w.Fail(errors.New("shard 2: no leader")); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := read(file.Bytes(), nil); err == nil || !strings.Contains(err.Error(), "shard 2: no leader") {
 		t.Errorf("got %v", err)
 	}

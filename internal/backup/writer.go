@@ -117,8 +117,10 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
-// Fail ends the file with the reason why it is incomplete. Readers refuse it.
-func (w *Writer) Fail(why error) {
+// Fail ends the file with the reason why it is incomplete. Readers refuse it. The error is that of
+// the file itself, which may be the reason.
+func (w *Writer) Fail(why error) error {
 	text := why.Error()
 	w.put(kindFailure, []byte(text[:min(len(text), 1000)]))
+	return w.err
 }
