@@ -48,13 +48,18 @@ func (o Outside) validate() (errs []error) {
 			errs = append(errs, fmt.Errorf("backup-to: %w", err))
 		}
 	}
+	nowhere := func(field string) error { return fmt.Errorf("%s: needs backup-to, as s3://BUCKET/PREFIX", field) }
 	if err := recurrence.CheckCron(o.BackupEvery, "UTC"); err != nil {
 		errs = append(errs, fmt.Errorf("backup-every: %w", err))
 	} else if recurrence.FirstCron(o.BackupEvery, "UTC", 1) == 0 {
 		errs = append(errs, fmt.Errorf("backup-every: %q never comes", o.BackupEvery))
+	} else if o.BackupTo == "" && o.BackupEvery != DefaultBackupEvery {
+		errs = append(errs, nowhere("backup-every"))
 	}
 	if o.BackupKeep < 1 || o.BackupKeep > 10_000 {
 		errs = append(errs, errors.New("backup-keep: is out of 1–10000"))
+	} else if o.BackupTo == "" && o.BackupKeep != DefaultBackupKeep {
+		errs = append(errs, nowhere("backup-keep"))
 	}
 	traces := o.traces()
 	return append(errs, traces.Validate()...)
