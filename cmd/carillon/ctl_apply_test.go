@@ -159,7 +159,7 @@ func TestApplyOfHiddenValues(t *testing.T) {
 	applied(t, url, strings.Replace(hidden, aSecret, `"sha256:0011223344556677"`, 1), 1, "", "a fingerprint that no stored secret has")
 	applied(t, url, strings.ReplaceAll(hidden, "orders", "other"), 1, "", "nothing is stored for it to keep")
 	applied(t, url, strings.Replace(hidden, "["+aSecret+"]", "[]", 1), 1, "not done: change orders  secrets ["+shown+
-		"] -> []: the topic has 1 signing secret and would have none; nothing was changed. PATCH changes the given fields only; --force does it nevertheless (409 in_use)\n"+
+		"] -> []: the topic has 1 signing secret and would have none; nothing was changed. carillon ctl topics set changes the given fields only; --force does it nevertheless (409 in_use)\n"+
 		"0 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "not done: 1 of the changes")
 }
 
@@ -222,7 +222,7 @@ func TestApplyTakesNothingAway(t *testing.T) {
 	const file = `topics: {orders: {}, mail: {serial: true}}`
 	const busy = "keep busy  (timers pending: 1, dead letters: 0; carillon ctl topics delete busy --force drops them, too)\n"
 	applied(t, url, file, 1, "not done: change orders  callback.url http://127.0.0.1:9/ -> none: 1 pending timer would have no callback URL; "+
-		"nothing was changed. PATCH changes the given fields only; --force does it nevertheless (409 in_use)\nchange mail  serial false -> true\n"+busy+"delete empty\n"+
+		"nothing was changed. carillon ctl topics set changes the given fields only; --force does it nevertheless (409 in_use)\nchange mail  serial false -> true\n"+busy+"delete empty\n"+
 		"0 created, 1 changed, 0 left, 1 kept, 1 deleted\n", "not done: 1 of the changes; what was done stays, and the same command does the rest", "--prune")
 	applied(t, url, file, 0, "change orders  callback.url http://127.0.0.1:9/ -> none  (pending timers without a URL now: 1, with ids of the former key: 0)\nleave mail\n"+busy+"0 created, 1 changed, 1 left, 1 kept, 0 deleted\n", "", "--prune", "--force")
 	if out := ctlSays(t, url, "topics"); strings.Contains(out, "empty") || !strings.Contains(out, "busy") || !strings.Contains(out, "auto") {

@@ -412,6 +412,12 @@ func TestCtl(t *testing.T) {
 			asked: []string{`PATCH /v1/topics/orders [If-Match: "7-3"] {"callback":null}`}, err: []string{"3 pending timers would have no callback URL; --force does it nevertheless (409 in_use)"}, code: exitFailure,
 		},
 		{
+			name: "topics put refused", args: []string{"topics", "put", "orders", "--policy", "{}"}, code: exitFailure,
+			replies: problem(409, `{"detail":"3 pending timers would have no callback URL; nothing was changed. PATCH changes the given fields only; ?force=true does it nevertheless","code":"in_use"}`),
+			asked:   []string{"PUT /v1/topics/orders {}"},
+			err:     []string{"nothing was changed. carillon ctl topics set changes the given fields only; --force does it nevertheless (409 in_use)"},
+		},
+		{
 			name: "topics set by force", args: []string{"topics", "set", "orders", "callback=null", "--force"}, replies: ok(`{"topic":"orders"}`), asked: []string{`PATCH /v1/topics/orders?force=true {"callback":null}`},
 		},
 		{

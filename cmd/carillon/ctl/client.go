@@ -90,8 +90,10 @@ func refusal(p *client.Problem) string {
 	return text + advice(p)
 }
 
-// asFlags names a query parameter in a node's text as the flag that sets it.
-var asFlags = strings.NewReplacer("?force=true", "--force", "?accept_loss=true", "--accept-loss")
+// asFlags names a query parameter in a node's text as the flag that sets it, and a call as the
+// command that makes it.
+var asFlags = strings.NewReplacer("?force=true", "--force", "?accept_loss=true", "--accept-loss",
+	"PATCH changes the given fields only", "carillon ctl topics set changes the given fields only")
 
 // advice names the next step, where that is the same for all commands.
 func advice(p *client.Problem) string {
