@@ -620,6 +620,48 @@ func TestConsoleSignsIn(t *testing.T) {
 	newClient(off).must(t, 404, "GET", "/", "")
 }
 
+// TestConsoleOffersWhatATokenMayAdd: a topic without timers is shown with an add to that topic. An
+// add is said to create a topic only where this token's add does.
+func TestConsoleOffersWhatATokenMayAdd(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "auth.yaml")
+	tokens := map[string]string{
+		"crl_0000000000000000000000000000000000000000001": `[read, add, topics, admin], topics: ["orders*"]`,
+		"crl_0000000000000000000000000000000000000000002": `[read, add], topics: ["*"]`,
+	}
+	var lines strings.Builder
+	for token, may := range tokens {
+		fmt.Fprintf(&lines, "- {name: n%s, sha256: \"%x\", scopes: %s}\n", token[len(token)-1:], sha256.Sum256([]byte(token)), may)
+	}
+	writeFile(t, file, lines.String())
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, filepath.Join(dir, "data"), "--auth-file", file)
+	b.size(1280, 900, "light")
+	signIn := func(token, hash string) {
+		b.open(p.url + "/" + hash)
+		b.sees("Sign in to Carillon")
+		b.fill("token", token)
+		b.click("Sign in")
+	}
+	signIn("crl_0000000000000000000000000000000000000000001", "#/topics/orders2")
+	b.sees("Adding a timer creates it", "carillon ctl add orders2 --delay")
+	b.eval(`fetch("/v1/topics/orders", { method: "PUT", body: "{}", headers: { "Content-Type": "application/json", Authorization: "Bearer crl_0000000000000000000000000000000000000000001" } }).then(() => 0)`, nil)
+	b.open(p.url + "/#/topics/orders")
+	b.sees("Due in the next hour", "To add a timer: carillon ctl add orders --delay")
+	b.open(p.url + "/#/topics/mail")
+	b.sees("there is no topic mail that this token reaches")
+	b.awaitTrue("no add is offered", `!document.body.innerText.includes("creates it")`)
+	b.click("Sign out")
+	signIn("crl_0000000000000000000000000000000000000000002", "#/topics/mail")
+	b.sees("there is no such topic")
+	b.awaitTrue("no add is offered", `!document.body.innerText.includes("creates it")`)
+	b.content()
+}
+
 // contrastOf returns the texts whose contrast with their background is below WCAG 2 AA.
 const contrastOf = `(() => {
   const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { rgb: m.slice(0, 3), a: m[3] === undefined ? 1 : m[3] }; };

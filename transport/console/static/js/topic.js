@@ -1,5 +1,5 @@
 // One topic: its policy, what waits in it, and what can be done with it.
-import { call, clock, get, html, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
+import { call, clock, get, html, may, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
 import { Action, Badge, Card, Empty, Failed, Figure, Labels, Pages, say, State, Table, Url, usePages, Waits, waits, When } from "./parts.js";
 import { AddTimer, Bulk } from "./forms.js";
 import { DueChart } from "./due.js";
@@ -66,6 +66,9 @@ const windowWords = (w) => `${w.days || "every day"} ${w.from || "00:00"}–${w.
 // waitWords says what a topic's due timers wait for.
 const waitWords = (waiting) => Object.entries(waiting || {}).map(([cause, n]) => `${num(n)} for ${waits[cause] || cause}`).join(", ");
 
+// creatable reports whether an add by this token creates the topic that was not found.
+const creatable = (error) => error && error.status === 404 && may("add") && may("topics") && !/this token reaches/.test(error.message);
+
 export function Topic({ topic, params }) {
   const path = topicPath(topic);
   const { data: t, error, again } = useLoad((s) => get(path, {}, s), [path], 3000);
@@ -73,7 +76,7 @@ export function Topic({ topic, params }) {
   const [live, setLive] = useState(false);
   useEffect(() => setLive(false), [topic]);
   const added = () => { again(); setVersion(version + 1); };
-  if (!t) return html`<div class="stack"><h1>${topic}</h1>${error && error.status === 404 ? html`<${Card}><${Empty}>There is no topic <b>${topic}</b>. Adding a timer creates it: <code>carillon ctl add ${topic} --delay 1m --callback http://127.0.0.1:7780/</code><//><//>` : html`<${Failed} error=${error} again=${again} />`}</div>`;
+  if (!t) return html`<div class="stack"><h1>${topic}</h1>${creatable(error) ? html`<${Card}><${Empty}>There is no topic <b>${topic}</b>. Adding a timer creates it: <code>carillon ctl add ${topic} --delay 1m --callback http://127.0.0.1:7780/</code><//><//>` : html`<${Failed} error=${error} again=${again} />`}</div>`;
   const c = t.counts;
   const pause = (verb, word) => async () => { await call("POST", `${path}/${verb}`, {}); say(`${topic} ${word}.`); added(); };
   return html`<div class="stack">
