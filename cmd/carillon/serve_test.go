@@ -327,6 +327,15 @@ func TestServeTLS(t *testing.T) {
 	}
 }
 
+// TestBackupScheduleNeedsAPlace: times of backups alone make none, and are refused.
+func TestBackupScheduleNeedsAPlace(t *testing.T) {
+	t.Parallel()
+	got := carillon(t, "", nil, serveArgs("--data", t.TempDir()+"/data", "--backup-every", "1 * * * *")...)
+	if got.code != exitUsage || !strings.Contains(got.err, "backup-every: needs backup-to, as s3://BUCKET/PREFIX") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // makeCertificates writes ca.pem, and certificates of a client, with its key in one file, and of a
 // node.
 func makeCertificates(t *testing.T, dir string) {
