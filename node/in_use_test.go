@@ -93,6 +93,25 @@ func TestAddsDuringChangeAreCounted(t *testing.T) {
 	}
 }
 
+// TestTopicMadeMeanwhile: a topic that somebody else makes at the very moment of a create keeps its
+// policy, and the create is refused.
+func TestTopicMadeMeanwhile(t *testing.T) {
+	n := start(t, t.TempDir())
+	core := n.node.run.Load().core.Load()
+	topics := route.NewTopics(core.router, core.member.State.Topics, slippingMeta{core.member, func() {
+		n.must(201, "PUT", "/v1/topics/both", `{"history":"9h"}`)
+	}})
+	p := timer.DefaultPolicy()
+	for range 2 {
+		if _, _, err := topics.Put(t.Context(), "both", &p, timer.TopicChange{New: true}); !errors.Is(err, timer.ErrTopicVersion) {
+			t.Errorf("it is %v", err)
+		}
+	}
+	if got := n.must(200, "GET", "/v1/topics/both", ""); !strings.Contains(got, `"history":"9h"`) {
+		t.Error(got)
+	}
+}
+
 // TestRedriveNeedsURL: a dead letter that has no URL of its own is not redriven in a topic that has
 // none by now, and the answer has the reason. With a URL in the redrive, or in the topic again, it
 // is.

@@ -57,6 +57,7 @@ type Command struct {
 	Force bool          `json:"force,omitempty"`
 	// Put, Close: the version of that life; 0: any.
 	IfVersion uint32        `json:"if_version,omitempty"`
+	IfNew     bool          `json:"if_new,omitempty"` // Put: only if there is no topic of the name
 	Policy    *timer.Policy `json:"policy,omitempty"`
 	Turn      uint32        `json:"turn,omitempty"` // Turned, and Put that changes Pull
 

@@ -250,7 +250,7 @@ func TestFieldsOfTheFirstLevel(t *testing.T) {
 	const first = "AcceptLoss Batch.ByKey Batch.Max Batch.WaitMs CloudEvents Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
 		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Fenced Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID OnDead OnDone " +
-		"NoAnswers CollectMax Except From IfVersion PerKey.Fair Key RejectLate To Window.Days OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Refused Replace Replicas Report Secret Secrets Serial Shards SigningKeys.Private SigningKeys.Public SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
+		"NoAnswers CollectMax Except From IfNew IfVersion PerKey.Fair Key RejectLate To Window.Days OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Refused Replace Replicas Report Secret Secrets Serial Shards SigningKeys.Private SigningKeys.Public SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
 	known := strings.Fields(first)
 	var walk func(v reflect.Type, path string)
 	walk = func(v reflect.Type, path string) {

@@ -139,7 +139,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.byName[c.Name]
-	if c.IfVersion != 0 && (old == nil || old.ID != c.ID || old.Version != c.IfVersion) {
+	if c.IfNew && old != nil || c.IfVersion != 0 && (old == nil || old.ID != c.ID || old.Version != c.IfVersion) {
 		return Reply{Topic: old, Err: timer.ErrTopicVersion}
 	}
 	switch c.Verb {

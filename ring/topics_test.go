@@ -200,7 +200,7 @@ func TestTopicVersions(t *testing.T) {
 	_, last := version()
 	for _, c := range []Command{
 		{Verb: Put, Name: "a", Policy: &p, ID: id, IfVersion: first}, {Verb: Put, Name: "a", Policy: &p, ID: id + 1, IfVersion: last},
-		{Verb: Put, Name: "b", Policy: &p, ID: id, IfVersion: last}, {Verb: Close, Name: "a", ID: id, IfVersion: last + 1},
+		{Verb: Put, Name: "b", Policy: &p, ID: id, IfVersion: last}, {Verb: Put, Name: "a", Policy: &p, IfNew: true}, {Verb: Close, Name: "a", ID: id, IfVersion: last + 1},
 	} {
 		before := s.Hash()
 		if r := s.applied(1, c.Encode()); !errors.Is(r.Err, timer.ErrTopicVersion) || s.Hash() != before {
@@ -208,6 +208,7 @@ func TestTopicVersions(t *testing.T) {
 		}
 	}
 	do(t, s, Command{Verb: Put, Name: "a", Policy: &p, ID: id, IfVersion: last})
+	do(t, s, Command{Verb: Put, Name: "b", Policy: &p, IfNew: true})
 }
 
 // TestTopicsOfOutcomes: a policy names topics that are there and are not serial, and a topic that

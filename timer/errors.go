@@ -26,7 +26,8 @@ var (
 	ErrNotEmpty = errors.New("the topic is not empty")
 	// ErrTooManyTopics is answered when a topic would be one more than MaxTopics.
 	ErrTooManyTopics = errors.New("there are as many topics as a cluster takes; delete some first")
-	// ErrTopicVersion refuses a change of a topic that is not at the version that it is for.
+	// ErrTopicVersion refuses a change of a topic that is not at the version that it is for, and a
+	// create of one that is there.
 	ErrTopicVersion = errors.New("the topic is not at that version")
 	// ErrOutcomeTopic refuses a policy that names a topic which takes no outcomes.
 	ErrOutcomeTopic = errors.New("on_done, on_dead: a topic that exists and is not serial is needed")

@@ -26,6 +26,7 @@ type TopicChange struct {
 	// That version of that life of the topic and no other; 0: any.
 	ID      TopicID
 	Version uint32
+	New     bool // the topic must not be there
 	Force   bool // even if timers or receivers need what the change takes away
 	// FormerIDs is set by a change of the topic's key: how many pending timers keep their ids.
 	FormerIDs *int64

@@ -99,6 +99,8 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 		switch {
 		case err != nil && !change.Force && !errors.Is(err, timer.ErrNoTopic):
 			return nil, false, err
+		case err == nil && change.New:
+			return nil, false, timer.ErrTopicVersion
 		case err == nil && !change.Force:
 			as.ID, as.Version = old.ID, old.Version
 			if change.Version != 0 && (change.ID != as.ID || change.Version != as.Version) {
@@ -112,7 +114,7 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 		if err == nil && old != nil && change.FormerIDs != nil {
 			*change.FormerIDs = t.countFormer(ctx, old, p)
 		}
-		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 {
+		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || change.New {
 			return topic, created, err
 		}
 	}
@@ -152,7 +154,7 @@ func (t *Topics) readdressed(ctx context.Context, old *timer.Topic, p *timer.Pol
 }
 
 func (t *Topics) put(ctx context.Context, name string, p *timer.Policy, as timer.TopicChange) (*timer.Topic, bool, error) {
-	cmd := ring.Command{Verb: ring.Put, Name: name, Policy: p, ID: as.ID, IfVersion: as.Version}
+	cmd := ring.Command{Verb: ring.Put, Name: name, Policy: p, ID: as.ID, IfVersion: as.Version, IfNew: as.New}
 	r, err := t.meta.Propose(ctx, cmd)
 	if errors.Is(err, ring.ErrTurn) && r.Topic != nil {
 		cmd.ID = r.Topic.ID

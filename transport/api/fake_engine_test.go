@@ -615,7 +615,7 @@ func (e fakeTopics) Put(_ context.Context, name string, p *timer.Policy, change 
 	}
 	t, ok := e.topics[name]
 	switch {
-	case change.Version != 0 && (!ok || t.ID != change.ID || t.Version != change.Version):
+	case change.New && ok, change.Version != 0 && (!ok || t.ID != change.ID || t.Version != change.Version):
 		return nil, false, timer.ErrTopicVersion
 	case !ok:
 		return e.newTopic(name, *p, false), true, nil

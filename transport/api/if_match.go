@@ -20,8 +20,8 @@ func (rq *request) condition() (ifMatch uint32, createOnly bool, p *web.Problem)
 		return 0, false, web.Bad(web.BadRequest, "give one of If-Match and If-None-Match, once")
 	}
 	if len(none) == 1 {
-		if rq.route.method != "PUT" || rq.route.versioned || string(bytes.TrimSpace(none[0])) != "*" {
-			return 0, false, web.Bad(web.BadRequest, "If-None-Match: only * with PUT of a timer")
+		if rq.route.method != "PUT" || string(bytes.TrimSpace(none[0])) != "*" {
+			return 0, false, web.Bad(web.BadRequest, "If-None-Match: only * with PUT of a timer or topic")
 		}
 		return 0, true, nil
 	}

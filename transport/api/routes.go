@@ -26,7 +26,7 @@ type route struct {
 	audit       string // the name of the change in the audit log; "" for reads
 	named       bool   // takes an Idempotency-Key
 	conditional bool   // takes If-Match (and PUT If-None-Match: *)
-	versioned   bool   // takes If-Match with a topic's ETag
+	versioned   bool   // takes If-Match with a topic's ETag (and PUT If-None-Match: *)
 	body        bodyRule
 
 	number int // in RouteNames

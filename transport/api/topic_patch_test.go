@@ -92,8 +92,12 @@ func TestTopicVersion(t *testing.T) {
 		h.do(method, orders, `{"history":"1h"}`, first).problem(412, "version_mismatch")
 		h.do(method, orders, `{"history":"1h"}`, `If-Match: "9-9"`).problem(412, "version_mismatch")
 		h.do(method, orders, `{"history":"1h"}`, `If-Match: *`).problem(400, web.BadRequest)
-		h.do(method, orders, `{"history":"1h"}`, `If-None-Match: *`).problem(400, web.BadRequest)
+		h.do(method, orders, `{"history":"1h"}`, `If-None-Match: "9-9"`).problem(400, web.BadRequest)
 	}
+	h.do("PUT", orders, `{"history":"1h"}`, `If-None-Match: *`).problem(412, "version_mismatch")
+	h.do("PATCH", orders, `{"history":"1h"}`, `If-None-Match: *`).problem(400, web.BadRequest)
+	h.do("DELETE", orders, "", `If-None-Match: *`).problem(400, web.BadRequest)
+	h.do("PUT", "/v1/topics/new", `{"history":"1h"}`, `If-None-Match: *`).want(201)
 	h.do("DELETE", orders, "", first).problem(412, "version_mismatch")
 	h.do("GET", orders, "").want(200).has("policy.history", `"24h"`)
 	h.do("PUT", "/v1/topics/other", `{}`, second).problem(412, "version_mismatch")

@@ -2557,6 +2557,8 @@ export interface operations {
             header?: {
                 /** @description Only if the topic is as a read with this ETag showed it. */
                 "If-Match"?: components["parameters"]["IfTopicMatch"];
+                /** @description Create only. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
                 topic: components["parameters"]["Topic"];

@@ -114,7 +114,10 @@ func Patch(rq *web.Request) *web.Problem {
 // topicFault is engineFault for a change of a topic: where the client named no version, others have
 // changed it again and again.
 func topicFault(err error, change timer.TopicChange) *web.Problem {
-	if errors.Is(err, timer.ErrTopicVersion) && change.Version == 0 {
+	switch {
+	case errors.Is(err, timer.ErrTopicVersion) && change.New:
+		return web.Fail(412, "version_mismatch", "the topic is there already")
+	case errors.Is(err, timer.ErrTopicVersion) && change.Version == 0:
 		return web.Fail(503, "overloaded", "the topic keeps changing; nothing was changed")
 	}
 	return web.Fault(err)
@@ -122,7 +125,7 @@ func topicFault(err error, change timer.TopicChange) *web.Problem {
 
 // topicChange is the version that a change of the topic is for, and whether it is forced.
 func topicChange(rq *web.Request) (c timer.TopicChange, p *web.Problem) {
-	c.ID, c.Version = rq.TopicID, rq.IfMatch
+	c.ID, c.Version, c.New = rq.TopicID, rq.IfMatch, rq.CreateOnly
 	c.Force, p = rq.Query.Boolean("force", false)
 	return c, p
 }
