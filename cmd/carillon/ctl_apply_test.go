@@ -205,6 +205,14 @@ func TestApplyChecksFirst(t *testing.T) {
 	}
 }
 
+// TestApplyOfARefusedAddress: an address that the node refuses is of one topic; the others are made.
+func TestApplyOfARefusedAddress(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	applied(t, url, `topics: {aac: {}, zzz: {callback: {url: "http://169.254.169.254/x"}}}`, 1, "create aac\n"+
+		"not done: create zzz: callback.url: address not allowed: 169.254.169.254 is never called (422 callback_refused)\n1 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "not done: 1 of the changes")
+}
+
 // TestApplyTakesNothingAway: what pending timers need is refused without --force, and topics with
 // timers or dead letters are not pruned.
 func TestApplyTakesNothingAway(t *testing.T) {
@@ -254,10 +262,21 @@ func TestApplyOverwritesNobody(t *testing.T) {
 			err:     []string{"not done: 1 of the changes"},
 		},
 		{
-			name: "made meanwhile", args: []string{"apply", "-f", "-"}, stdin: file,
-			replies: []reply{missing, missing, {status: 201, body: `{}`}, {status: 200, body: `{}`}},
-			asked:   append(gets[:2:2], `PUT /v1/topics/a {"serial":true}`, `PUT /v1/topics/b {"serial":true}`),
-			out:     []string{"create a\ncreate b  (it was made by somebody else meanwhile, and has the file's policy now)\n"},
+			name: "made meanwhile", args: []string{"apply", "-f", "-"}, stdin: file, both: true, code: exitFailure,
+			replies: []reply{missing, missing, {status: 201, body: `{}`}, {status: 412, body: `{"code":"version_mismatch"}`}},
+			asked:   append(gets[:2:2], `PUT /v1/topics/a [If-None-Match: *] {"serial":true}`, `PUT /v1/topics/b [If-None-Match: *] {"serial":true}`),
+			out: []string{"create a\nnot done: create b: somebody made it meanwhile, which was not overwritten; look at it and apply again (412 version_mismatch)\n" +
+				"1 created, 0 changed"},
+			err: []string{"not done: 1 of the changes"},
+		},
+		{
+			name: "plan of a token that may read", args: []string{"apply", "-f", "-", "--dry-run"}, stdin: "topics: {a: {}}", both: true, code: exitFailure,
+			replies: []reply{missing, {status: 200, body: `{"scopes":["add","read"]}`}}, asked: []string{gets[0], "GET /v1/cluster"},
+			out: []string{"create a\nto create: 1,"}, err: []string{"the token may not make these changes: it lacks the scope admin"},
+		},
+		{
+			name: "plan of a token that may change", args: []string{"apply", "-f", "-", "--dry-run"}, stdin: "topics: {a: {}}",
+			replies: []reply{missing, {status: 200, body: `{"scopes":["read","admin"]}`}}, asked: []string{gets[0], "GET /v1/cluster"}, out: []string{"create a\nto create: 1,"},
 		},
 		{
 			name: "filled meanwhile", args: []string{"apply", "-f", "-", "--prune", "--force"}, stdin: "topics: {a: {}}",

@@ -30,7 +30,7 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	line := r.Method + " " + r.RequestURI
-	for _, name := range []string{"Authorization", "If-Match", "Content-Type"} {
+	for _, name := range []string{"Authorization", "If-Match", "If-None-Match", "Content-Type"} {
 		if v := r.Header.Get(name); v != "" && v != "application/json" {
 			line += " [" + name + ": " + v + "]"
 		}

@@ -26,8 +26,10 @@ type applyCmd struct {
 
 func (*applyCmd) Help() string {
 	return "The file is topics: {name: policy}, with the fields of topics put. A field that is left out has its default; " +
-		"secrets and signing_keys alone stay as they are then. The whole file is checked before anything is changed. " +
-		"Only what differs is sent, and only to the version that was compared."
+		"secrets and signing_keys alone stay as they are then. " +
+		"Names, fields and values, and the topics that policies name, are checked in the whole file before anything is changed. " +
+		"Addresses that nodes refuse, quotas, and what timers need are checked when a topic is sent: a refusal is of that topic alone. " +
+		"Only what differs is sent, and only to the version that was compared; what somebody else makes or changes meanwhile stays."
 }
 
 func (*applyCmd) Examples() string {
@@ -96,7 +98,19 @@ func (a *applyCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if undone > 0 {
 		return fmt.Errorf("not done: %d of the changes; what was done stays, and the same command does the rest", undone)
 	}
+	if err == nil && a.DryRun && counts["create"]+counts["change"]+counts["delete"] > 0 {
+		err = ctl.mayChangeTopics()
+	}
 	return err
+}
+
+// mayChangeTopics is the error that a change of a topic would have for want of a scope.
+func (c *Command) mayChangeTopics() error {
+	cluster, err := within(c, false, c.client.Cluster)
+	if err == nil && cluster.Scopes != nil && !slices.Contains(cluster.Scopes, "admin") {
+		return errors.New("the token may not make these changes: it lacks the scope admin")
+	}
+	return nil // other faults are reported by the changes
 }
 
 // String is the line of a step.
@@ -122,13 +136,9 @@ func (s *step) String() string {
 
 // run makes the change. A refusal concerns one topic; stop reports that no node has answered.
 func (s *step) run(ctl *Command) (stop bool) {
-	var status int
-	s.request.Status = &status
 	body, err := ctl.do(s.request)
 	p, refused := errors.AsType[*client.Problem](err)
 	switch {
-	case err == nil && s.Action == "create" && status == http.StatusOK:
-		s.Note = "it was made by somebody else meanwhile, and has the file's policy now"
 	case err == nil:
 		var answer struct {
 			WithoutURL int64 `json:"without_url"`
@@ -145,7 +155,11 @@ func (s *step) run(ctl *Command) (stop bool) {
 		// apply has a --force too, which deletes nothing.
 		s.Error = strings.Replace(err.Error(), "--force", "carillon ctl topics delete "+s.Topic+" --force", 1)
 	case refused && p.Status == http.StatusPreconditionFailed:
-		s.Error = "somebody changed it meanwhile, which was not overwritten; look at it and apply again (412 version_mismatch)"
+		did := "changed"
+		if s.Action == "create" {
+			did = "made"
+		}
+		s.Error = "somebody " + did + " it meanwhile, which was not overwritten; look at it and apply again (412 version_mismatch)"
 	default:
 		s.Error = err.Error()
 	}
@@ -232,7 +246,9 @@ func (s *step) checkOutcomes(ctl *Command, t *topicInFile, later []topicInFile, 
 
 func (a *applyCmd) step(topic, action, method string, body []byte, version string) step {
 	guard := topicCondition{IfMatch: version, Force: a.Force && action == "change"}
-	return step{Topic: topic, Action: action, request: guard.request(method, topic, body)}
+	s := step{Topic: topic, Action: action, request: guard.request(method, topic, body)}
+	s.request.CreateOnly = action == "create"
+	return s
 }
 
 // compare plans for a topic that is there.
