@@ -164,7 +164,7 @@ func buildTypeScriptGuides(t *testing.T, programs []guideProgram) func(guideProg
 	if err != nil {
 		t.Fatal(err)
 	}
-	compile := []string{"node", root + "/node_modules/typescript/bin/tsc", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
+	compile := []string{"node", root + "/node_modules/typescript/bin/tsc", "--strict", "--target", "es2022", "--module", "nodenext",
 		"--types", "node", "--typeRoots", root + "/node_modules/@types", "--outDir", "made"}
 	const head = `import { createServer } from "node:http";
 import { setTimeout } from "node:timers/promises";
