@@ -43,6 +43,9 @@ func (l *Line[T]) Len() int { return l.heap.Len() }
 // First is the one whose turn it is. The line must not be empty.
 func (l *Line[T]) First() T { return l.heap.First().Of }
 
+// At is one of those who wait, in no order. It serves walks over all.
+func (l *Line[T]) At(i int) T { return l.heap.At(i).Of }
+
 // Push has one wait that does not.
 func (l *Line[T]) Push(t *Turn[T]) {
 	l.number++

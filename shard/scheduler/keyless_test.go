@@ -15,10 +15,19 @@ import (
 // shards are replicas of several shards that one node leads.
 type shards []*replica
 
-func newShards(t *testing.T, n int, set func(*timer.Policy)) (s shards) {
-	for i := range n {
-		s = append(s, newReplica(t))
-		s[i].cfg.Limiters = s[0].cfg.Limiters
+func newShards(t *testing.T, n int, set func(*timer.Policy)) shards {
+	return newShardsWith(t, n, NewLimits(nil), set)
+}
+
+func newManualShards(t *testing.T, n int, set func(*timer.Policy)) shards {
+	return newShardsWith(t, n, NewManualLimits(), set)
+}
+
+func newShardsWith(t *testing.T, n int, limits *Limits, set func(*timer.Policy)) (s shards) {
+	for range n {
+		r := newReplica(t)
+		r.cfg.Limiters = limits
+		s = append(s, r)
 	}
 	s.topic(set)
 	return s
@@ -158,6 +167,59 @@ func TestRateWithoutAKeyOfANewLeader(t *testing.T) {
 			t.Fatalf("%d starts within %d00 ms", n, i)
 		}
 		s.pass(100 * time.Millisecond)
+	}
+}
+
+// TestLimitsOnAManualClock: where time passes from instant to instant nobody polls. A shard that was
+// refused by the limit at once comes to its turn when the rate allows one more, at that instant: as
+// timers without a key, and as a topic.
+func TestLimitsOnAManualClock(t *testing.T) {
+	for name, policy := range map[string]func(*timer.Policy){
+		"key": perKey(timer.PerKey{Concurrency: 1, Rate: rate(0.01, 1)}),
+		"topic": func(p *timer.Policy) {
+			p.Concurrency, p.Rate = 1, rate(0.01, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newManualShards(t, 2, policy)
+			for i := range 2 {
+				for _, r := range s {
+					r.add(fmt.Sprint(i), 0)
+				}
+			}
+			s.turn()
+			for n := range 4 {
+				if s.called() != 1 {
+					t.Fatalf("%d run after %d", s.called(), n)
+				}
+				s.end()
+				if s.called() != 0 {
+					t.Fatalf("the rate lets %d go at once", s.called())
+				}
+				next := min(s[0].NextWake(), s[1].NextWake()) - s[0].now.WallMs
+				if n < 3 && (next <= 0 || next > 100_001) {
+					t.Fatalf("the next turn is in %d ms", next)
+				}
+				s.pass(100_010 * time.Millisecond)
+			}
+			s.leftover()
+		})
+	}
+}
+
+// TestTurnOnAManualClockIsPassedOn: a shard that cannot use the next token leaves it to the others.
+func TestTurnOnAManualClockIsPassedOn(t *testing.T) {
+	s := newManualShards(t, 3, perKey(timer.PerKey{Concurrency: 1, Rate: rate(0.01, 1)}))
+	for _, r := range s {
+		r.add("a", 0)
+		r.turn()
+	}
+	s[1].verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: 10 * time.Hour}
+	s[0].end(delivery.Outcome{Status: 200})
+	s.turn()
+	s.pass(101 * time.Second)
+	if len(s[2].calls) != 1 {
+		t.Error("the third shard has no turn")
 	}
 }
 

@@ -124,7 +124,7 @@ type bucket struct {
 // limiterUse is one queue's use of its topic's limit.
 type limiterUse struct {
 	limit   *limit
-	notify  func() // a lease was granted; called from any goroutine, must not block
+	notify  func() // a lease was granted, or it is time to ask again; called from any goroutine, must not block
 	turn    order.Turn[*limiterUse]
 	part    order.Share // of the turns, by keys
 	weights int         // that limit.weights has of it
@@ -309,6 +309,11 @@ func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 	for b.line.Len() > 0 {
 		ok, wait := b.room(now)
 		if !ok {
+			if b.owner.manual && asker == nil && wait < untilNotified { // they do not poll: they learn when to ask again
+				for i := range b.line.Len() {
+					told = append(told, b.line.At(i))
+				}
+			}
 			return told, wait
 		}
 		p := b.line.First()
