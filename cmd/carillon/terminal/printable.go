@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -11,7 +12,8 @@ import (
 const hidden = '·'
 
 // Printable is a text from elsewhere, whose control characters, of which a terminal takes some for
-// commands, show as a dot. Tabs and line ends stay.
+// commands, show as a dot; so do those that change the direction of the text around them. Tabs and
+// line ends stay.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !control(r) {
@@ -21,7 +23,9 @@ func Printable(text string) string {
 	}, text)
 }
 
-func control(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError }
+func control(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r)
+}
 
 // printable writes text as Printable shows it.
 type printable struct {

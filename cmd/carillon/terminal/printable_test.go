@@ -13,6 +13,7 @@ func TestPrintable(t *testing.T) {
 		"plain\ttext\n": "plain\ttext\n", "äöü €😀": "äöü €😀", "": "",
 		"\x1b[2J\x1b]0;title\a": "·[2J·]0;title·", "a\rb\bc\x7f\x00": "a·b·c··",
 		"c1: \u009b31m\u0085": "c1: ·31m·", "raw: \x9b31m\xff": "raw: ·31m·",
+		"paid \u202e05 RUE\u202c \u2066x\u2069": "paid ·05 RUE· ·x·", "👩\u200d🔧": "👩\u200d🔧", // bidirectional overrides; a joiner is none
 	} {
 		if got := Printable(text); got != want {
 			t.Errorf("%q: %q", text, got)
