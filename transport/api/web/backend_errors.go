@@ -14,7 +14,11 @@ func Fault(err error) *Problem {
 	if leased, ok := errors.AsType[timer.LeasedError](err); ok {
 		return Failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", leased.Leased)
 	}
+	const deletesNamed = "%s; ?force=true deletes it nevertheless, and their outcomes are not made"
 	if used, ok := errors.AsType[timer.InUseError](err); ok {
+		if used.Naming > 0 {
+			return Failf(409, "in_use", deletesNamed, used.Error())
+		}
 		return Failf(409, "in_use", "%s; nothing was changed. PATCH changes the given fields only; ?force=true does it nevertheless", used.Error())
 	}
 	switch {
@@ -23,7 +27,7 @@ func Fault(err error) *Problem {
 	case errors.Is(err, timer.ErrNotEmpty):
 		return Fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
 	case errors.Is(err, timer.ErrNamed):
-		return Failf(409, "in_use", "%s; ?force=true deletes it nevertheless, and their outcomes are not made", err)
+		return Failf(409, "in_use", deletesNamed, err)
 	case errors.Is(err, timer.ErrOutcomeTopic):
 		return Fail(422, UnknownOutcomeTopic, timer.ErrOutcomeTopic.Error())
 	case errors.Is(err, timer.ErrTopicVersion):
