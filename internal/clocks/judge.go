@@ -15,9 +15,9 @@ const tie = 2 * time.Second
 // Peer is another node's clock, as reported lately.
 type Peer struct {
 	Node uint64
-	// OffsetMs is its wall clock minus this node's boot clock, so that it stays valid when this
-	// node's wall clock is set.
+	// OffsetMs is its wall clock minus this node's boot clock.
 	OffsetMs int64
+	Heard    time.Duration // this node's boot clock at its last report
 	Steps    uint32
 	Steady   time.Duration // since its last step, or since it began
 	Sure     bool          // the node trusts its clock
@@ -28,7 +28,8 @@ type Peer struct {
 func (p *Peer) counts() bool { return p.Sure || p.Steps == 0 || p.Steady >= SteadyFor }
 
 // Judge compares this node's wall clock with the other members' clocks in peers. members is the
-// number of all members, this node included, heard or not.
+// number of all members, this node included, heard or not. Judge removes from peers what was heard
+// before this node's last step.
 //
 // A clock that a majority of the members shares is right; after a step, only if one of the others
 // counts as evidence, or after SteadyFor. A clock outside the majority's range is wrong. If no
@@ -47,6 +48,8 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 		return
 	}
 	rawMs := floorMs(k.rawUs)
+	// A step may hide that the boot clock stood still: then older offsets are wrong.
+	peers = slices.DeleteFunc(peers, func(p Peer) bool { return p.Heard < k.steadyAt })
 	agree, confirmed := 1, false
 	for i := range peers {
 		if near(peers[i].OffsetMs, rawMs) {

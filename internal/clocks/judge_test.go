@@ -36,8 +36,8 @@ func (c *fakeNodes) run(d time.Duration) {
 			var peers []Peer
 			for j, s := range states {
 				if i != j && !c.deaf[[2]int{i, j}] {
-					peers = append(peers, Peer{Node: uint64(j + 1), OffsetMs: s.RawMs - c.machines[i].boot.Milliseconds(), Steps: s.Steps,
-						Steady: s.Steady, Sure: s.Trust == Sure})
+					peers = append(peers, Peer{Node: uint64(j + 1), OffsetMs: s.RawMs - c.machines[i].boot.Milliseconds(), Heard: c.machines[i].boot,
+						Steps: s.Steps, Steady: s.Steady, Sure: s.Trust == Sure})
 				}
 			}
 			k.Judge(uint64(i+1), len(c.keepers), peers)
@@ -274,4 +274,38 @@ func TestWhatTheMajorityDeniesIsNotBelievedAgain(t *testing.T) {
 	c.step(-5*time.Minute, 0)
 	c.run(time.Second)
 	c.want(t, "right", "+++")
+}
+
+// A virtual machine is stopped, and its boot clock with it. Its wall clock is then as far from that
+// as the others' wall clocks were before. Their reports from before the stop do not confirm it.
+func TestReportFromBeforeTheStepIsNoEvidence(t *testing.T) {
+	f := &fake{mono: time.Hour, boot: time.Hour, wall: -9 * time.Second}
+	k := NewKeeper(Config{Source: f, Confirm: true})
+	f.pass(time.Minute)
+	others := func(late time.Duration) []Peer {
+		offset := k.State().RawMs - f.boot.Milliseconds() + late.Milliseconds()
+		p := Peer{OffsetMs: offset, Heard: f.boot, Steady: time.Minute, Sure: true}
+		q := p
+		p.Node, q.Node = 2, 3
+		return []Peer{p, q}
+	}
+	before := others(9 * time.Second)
+	f.pass(250 * time.Millisecond)
+	f.wall += 8500 * time.Millisecond // the stop
+	k.Judge(1, 3, before)
+	if got := k.State(); got.Trust == Sure {
+		t.Errorf("reports from before the stop confirm a clock that is wrong by 9 s: %+v", got)
+	}
+	f.pass(250 * time.Millisecond)
+	k.Judge(1, 3, others(9*time.Second))
+	if got := k.State(); got.Trust != Held || got.AheadMs != -9000 {
+		t.Errorf("the others' time after the stop is not used: %+v", got)
+	}
+	f.wall += 9 * time.Second
+	f.pass(250 * time.Millisecond)
+	k.Look()
+	k.Judge(1, 3, others(0))
+	if got := k.State(); got.Trust != Sure {
+		t.Errorf("reports from after the step do not confirm a right clock: %+v", got)
+	}
 }

@@ -189,7 +189,8 @@ func TestOthersTimeIsNoUndoneStep(t *testing.T) {
 	k := NewKeeper(Config{Source: f, Confirm: true})
 	f.run(k, time.Second)
 	offset := k.State().RawMs - f.boot.Milliseconds() - 9000
-	k.Judge(1, 3, []Peer{{Node: 2, OffsetMs: offset, Sure: true, Steady: time.Minute}, {Node: 3, OffsetMs: offset + 90_000}})
+	k.Judge(1, 3, []Peer{{Node: 2, OffsetMs: offset, Heard: f.boot, Sure: true, Steady: time.Minute},
+		{Node: 3, OffsetMs: offset + 90_000, Heard: f.boot}})
 	if m := k.Look(); m.Trust != Held || m.WallMs != f.wallMs()-9000 {
 		t.Fatalf("it does not continue the time of the other: %+v", m)
 	}

@@ -54,6 +54,12 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 	if got, _ := h.clock(2, ago); got.OffsetMs != epochMs-60_000 || got.Steps != 1 {
 		t.Errorf("after its clock was set back: %+v", got)
 	}
+	now += suspectAfter
+	l.touch(now, 2, 1)
+	h, ago, _ = l.last(now, 2)
+	if got, known := h.clock(2, ago); known {
+		t.Errorf("a contact without a heartbeat makes an old measurement a new one: %+v", got)
+	}
 	l.touch(now, 3, 1)
 	h, ago, _ = l.last(now, 3)
 	if _, known := h.clock(3, ago); known {

@@ -135,9 +135,10 @@ func (l *liveness) lowDisks(now time.Duration) (low []timer.LowDiskError) {
 	return low
 }
 
-// clock is the node's clock as it was heard.
+// clock is the node's clock by its last heartbeat. It is not known if a contact without a heartbeat
+// followed that.
 func (s *peerStatus) clock(id uint64, ago time.Duration) (p clocks.Peer, known bool) {
 	offset, known := s.measured.OffsetMs()
 	c := &s.last.Clock
-	return clocks.Peer{Node: id, OffsetMs: offset, Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure}, known
+	return clocks.Peer{Node: id, OffsetMs: offset, Heard: s.at, Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure}, known && c.Known
 }
