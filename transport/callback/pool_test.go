@@ -407,6 +407,7 @@ func TestAcquireClosesNoConnection(t *testing.T) {
 			return lastingClose{conn, until}, err
 		}})
 		callOnce(t, p, post("http://d1.example/"))
+		synctest.Wait() // until its destination is idle
 		given := make(chan Permit, 1)
 		go func() { given <- mustPermit(t, p, destinationKey(2), 0) }()
 		var permit Permit

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -28,11 +29,27 @@ func (f *RedisFlags) dial() (c redisConn, err error) {
 	if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" {
 		return c, terminal.Usagef("--redis: must be redis://host:port or rediss://host:port") // a password may be in it
 	}
-	if _, given := u.User.Password(); !given {
-		u.User = nil // a name alone would be taken for a password
-	}
+	password, login := u.User.Password()
+	user, database := u.User.Username(), strings.Trim(u.Path, "/")
+	u.User, u.Path = nil, ""
 	c.Conn, err = redis.DialURL(u.String(), redis.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}),
 		redis.DialConnectTimeout(redisTimeout), redis.DialReadTimeout(redisTimeout), redis.DialWriteTimeout(redisTimeout))
+	if err != nil {
+		return c, err
+	}
+	// by our own requests, so that an error names the one that was refused
+	switch {
+	case login && user != "":
+		_, err = c.do("AUTH", user, password)
+	case login:
+		_, err = c.do("AUTH", password)
+	}
+	if err == nil && database != "" {
+		_, err = c.do("SELECT", database)
+	}
+	if err != nil {
+		_ = c.Close()
+	}
 	return c, err
 }
 
