@@ -103,7 +103,7 @@ func TestFirstTimer(t *testing.T) {
 			writeFile(t, filepath.Join(dir, c.file), program)
 			inFolder(t, dir, []string{"GOFLAGS=-mod=mod", "GOPROXY=off", "PYTHON=" + packingPython()}, "bash", "-c", c.install)
 			running := beginIn(t, func(cmd *exec.Cmd) { cmd.Dir = dir }, []string{"bash", "-c", c.run}, "PYTHON="+packingPython())
-			for !strings.Contains(running.stdout.String(), "order-77 fired:") {
+			for !regexp.MustCompile("order-77 fired:.*\n").MatchString(running.stdout.String()) { // a line may come in two parts
 				if !running.alive() || time.Since(began) > limit {
 					t.Fatalf("after %v: %s%s", time.Since(began), running.stdout, running.stderr)
 				}

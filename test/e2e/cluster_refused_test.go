@@ -36,8 +36,9 @@ func TestClusterRefusedPortOfALivingLeader(t *testing.T) {
 
 	release := make(chan struct{})
 	rcv := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { <-release; w.WriteHeader(200) })
-	members[0].client.topic(t, "once", rcv.url(), `,"retry":{"max_attempts":1}`)
-	members[0].client.topic(t, "serial", rcv.url(), `,"serial":true`)
+	for topic, policy := range map[string]string{"once": `"retry":{"max_attempts":1}`, "serial": `"serial":true`} { // calls outlast what is done meanwhile
+		members[0].client.must(t, 201, "PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q,"timeout":"30s"},%s}`, rcv.url(), policy))
+	}
 	const timers = 24
 	// runs has calls run while something is done to the node that leads most, and checks that each was
 	// made once.
