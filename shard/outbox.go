@@ -220,7 +220,7 @@ func (f *peerFrame) handle(w *worker) {
 		case raftMessage:
 			m.group.hear(f.from, m.body)
 		case termQuestion, termAnswer:
-			m.group.hearTerm(m.kind, f.from, m.body)
+			m.group.receiveTerm(m.kind, f.from, m.body)
 		case stateMessage:
 			m.group.compare.receive(m.group, f.from, m.body)
 		default:

@@ -83,8 +83,8 @@ func TestReadEndsWithItsTerm(t *testing.T) {
 	if _, moved := errors.AsType[timer.NotLeaderError](rd.err); !answered() || !moved {
 		t.Fatalf("answered %v, %v, by a deposed leader", answered(), rd.err)
 	}
-	if len(g.reads.said) > 0 {
-		t.Errorf("what voters said in a former term is kept: %v", g.reads.said)
+	if len(g.reads.confirmed) > 0 {
+		t.Errorf("what voters confirmed in a former term is kept: %v", g.reads.confirmed)
 	}
 }
 

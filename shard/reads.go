@@ -31,10 +31,10 @@ type reads struct {
 	ready []*read     // confirmed; wait for the state machine
 	long  []*read     // like ready, but served in slices, in rotation
 	last  uint64      // number of the last question; never used again by this process
-	// said is the highest number that each voter has confirmed in this term. Invariant: an answer to
+	// confirmed is the highest number that each voter has confirmed in this term. Invariant: an answer to
 	// one question is also one to those before it, which arrived earlier.
-	said    map[uint64]uint64
-	askedAt time.Duration // the last time that the voters were asked
+	confirmed map[uint64]uint64
+	askedAt   time.Duration // the last time that the voters were asked
 }
 
 type readBatch struct {
@@ -65,7 +65,7 @@ func (r *reads) askVoters(g *replica) {
 	r.askedAt = g.w.now.Mono
 	for _, voters := range [2][]uint64{g.store.conf.Voters, g.store.conf.VotersOutgoing} {
 		for _, id := range voters {
-			if id != g.id && r.said[id] < r.last {
+			if id != g.id && r.confirmed[id] < r.last {
 				g.sendTerm(nodeOf(id), termQuestion, id, g.term, r.last)
 			}
 		}
@@ -89,27 +89,27 @@ func (r *replica) sendTerm(node uint64, kind byte, replica, term, number uint64)
 	o.close(r.w, body)
 }
 
-// hearTerm handles a question about this replica's term, or a voter's answer.
-func (r *replica) hearTerm(kind byte, from uint64, body []byte) {
+// receiveTerm handles a question about this replica's term, or a voter's answer.
+func (r *replica) receiveTerm(kind byte, from uint64, body []byte) {
 	in := record.Reader{Rest: body}
 	replica, term, number := in.Uvarint(), in.Uvarint(), in.Uvarint()
 	switch {
 	case in.End() != nil || r.raft == nil:
 	case kind == termAnswer:
 		if r.leader && term == r.term && nodeOf(replica) == from && number <= r.reads.last {
-			r.reads.heard(r, replica, number)
+			r.reads.answered(r, replica, number)
 		}
 	case replica == r.id && term == r.raft.BasicStatus().GetTerm():
 		r.sendTerm(from, termAnswer, replica, term, number)
 	}
 }
 
-// heard handles a voter's answer.
-func (r *reads) heard(g *replica, voter, number uint64) {
-	if r.said == nil {
-		r.said = map[uint64]uint64{}
+// answered handles a voter's answer.
+func (r *reads) answered(g *replica, voter, number uint64) {
+	if r.confirmed == nil {
+		r.confirmed = map[uint64]uint64{}
 	}
-	r.said[voter] = max(r.said[voter], number)
+	r.confirmed[voter] = max(r.confirmed[voter], number)
 	if r.confirm(g) {
 		g.w.touch(g)
 	}
@@ -138,7 +138,7 @@ func (r *reads) confirm(g *replica) (some bool) {
 func (r *reads) most(g *replica, voters []uint64) bool {
 	n := 0
 	for _, id := range voters {
-		if id == g.id || r.said[id] >= r.asked[0].number {
+		if id == g.id || r.confirmed[id] >= r.asked[0].number {
 			n++
 		}
 	}

@@ -2,8 +2,6 @@ package route
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,25 +9,32 @@ import (
 	"carillon/timer"
 )
 
-// awaited are the requests to shards' leaders on other nodes that are not answered yet, by node. A
+// awaited are the requests to shards' leaders on other nodes that are not answered yet, by shard. A
 // leader that falls silent answers none of them, and its connection need not break. So the news
 // that another node leads a shard ends them: their clients need not wait for the time-out before
-// they try again. A request costs O(1), the news O(requests that silent nodes have).
+// they try again. A request costs O(its shards), the news O(requests for that shard).
 type awaited struct {
 	mu    sync.Mutex
-	calls map[uint64][]*awaitedCall
+	calls map[timer.ShardID][]*awaitedShard
 }
 
 // awaitedCall is one request. A call for one shard keeps it in one.
 type awaitedCall struct {
-	at     int // in its node's list
-	shards []timer.ShardID
-	one    [1]timer.ShardID
+	node   uint64
+	shards []awaitedShard
+	one    [1]awaitedShard
 	end    context.CancelFunc
 }
 
+// awaitedShard is a call's place in the list of a shard.
+type awaitedShard struct {
+	id   timer.ShardID
+	at   int
+	call *awaitedCall
+}
+
 func newAwaitedCall(id timer.ShardID) *awaitedCall {
-	c := &awaitedCall{one: [1]timer.ShardID{id}}
+	c := &awaitedCall{one: [1]awaitedShard{{id: id}}}
 	c.shards = c.one[:]
 	return c
 }
@@ -38,31 +43,37 @@ func newAwaitedOps(ops []timer.Op) *awaitedCall {
 	c := newAwaitedCall(ops[0].Shard)
 	for i := range ops[1:] {
 		if id := ops[1+i].Shard; id != ops[i].Shard {
-			c.shards = append(c.shards, id)
+			c.shards = append(c.shards, awaitedShard{id: id})
 		}
 	}
 	return c
 }
 
-func (a *awaited) add(node uint64, c *awaitedCall) {
+func (a *awaited) add(c *awaitedCall) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.calls == nil {
-		a.calls = make(map[uint64][]*awaitedCall)
+		a.calls = make(map[timer.ShardID][]*awaitedShard)
 	}
-	c.at = len(a.calls[node])
-	a.calls[node] = append(a.calls[node], c)
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.call, s.at = c, len(a.calls[s.id])
+		a.calls[s.id] = append(a.calls[s.id], s)
+	}
 }
 
-func (a *awaited) remove(node uint64, c *awaitedCall) {
+func (a *awaited) remove(c *awaitedCall) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	list := a.calls[node]
-	last := len(list) - 1
-	list[c.at] = list[last]
-	list[c.at].at = c.at
-	list[last] = nil
-	a.calls[node] = list[:last]
+	for i := range c.shards {
+		s := &c.shards[i]
+		list := a.calls[s.id]
+		last := len(list) - 1
+		list[s.at] = list[last]
+		list[s.at].at = s.at
+		list[last] = nil
+		a.calls[s.id] = list[:last]
+	}
 }
 
 // askLeader has the leader of shards on another node answer within a time. It ends early when that
@@ -71,10 +82,13 @@ func (a *awaited) remove(node uint64, c *awaitedCall) {
 func (r *Router) askLeader(ctx context.Context, within time.Duration, node uint64, c *awaitedCall, method uint8, body []byte) ([]byte, error) {
 	ctx, c.end = r.tasks.WithTimeout(ctx, within)
 	defer c.end()
-	r.awaited.add(node, c)
-	defer r.awaited.remove(node, c)
-	if slices.ContainsFunc(c.shards, func(id timer.ShardID) bool { return r.deposed(id, node) }) {
-		return nil, r.cfg.NotSent
+	c.node = node
+	r.awaited.add(c)
+	defer r.awaited.remove(c)
+	for i := range c.shards { // its places in the lists are others' to change
+		if r.deposed(c.shards[i].id, node) {
+			return nil, r.cfg.NotSent
+		}
 	}
 	return r.cfg.Peers.Call(ctx, node, method, body)
 }
@@ -94,14 +108,9 @@ func (r *Router) NewLeader(id timer.ShardID, leader uint64) {
 	a := &r.awaited
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, node := range slices.Sorted(maps.Keys(a.calls)) {
-		if node == leader || len(a.calls[node]) == 0 || !r.cfg.Cluster.Silent(node) {
-			continue
-		}
-		for _, c := range a.calls[node] {
-			if slices.Contains(c.shards, id) {
-				c.end()
-			}
+	for _, s := range a.calls[id] {
+		if node := s.call.node; node != leader && r.cfg.Cluster.Silent(node) {
+			s.call.end()
 		}
 	}
 }

@@ -31,8 +31,8 @@ func newLeaseReports(s *Scheduler) leaseReports {
 	}
 }
 
-// reportGrace is how long a report is repeated after it began and after the lease's end, in case no node led
-// meanwhile.
+// reportGrace is how long a report is repeated after it began and after the lease's end, in case
+// no node led meanwhile.
 const reportGrace = time.Minute
 
 // reportAtLeast is how long a report is repeated even if the lease seems over: the entry that
