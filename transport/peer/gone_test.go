@@ -139,6 +139,7 @@ func TestNextProcessAnswersForTheEnd(t *testing.T) {
 		if !a.FindsGone(t.Context(), 2, 1) || a.FindsGone(t.Context(), 2, 2) {
 			t.Error("the process that ended is not taken for gone, or its successor is")
 		}
+		synctest.Wait() // the dial that was refused is over: what had waited for it is dropped
 		admits.Store(true)
 		for !a.Send(2, []byte("x")) {
 			<-time.After(10 * time.Millisecond)
