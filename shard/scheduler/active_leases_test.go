@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -245,16 +246,57 @@ func TestSlowLeader(t *testing.T) {
 	if d := within("c"); d != SlowStartWithin {
 		t.Errorf("a call may begin for %v", d)
 	}
-	r.pass(slowFor - time.Second)
+	r.pass(slowForLeast - time.Second)
 	if d := within("d"); d != SlowStartWithin {
-		t.Errorf("a call may begin for %v before %v are over", d, slowFor)
+		t.Errorf("a call may begin for %v before %v are over", d, slowForLeast)
 	}
-	r.pass(time.Second)
+	for _, id := range []string{"x", "y"} { // until the slow one is not of the last two seconds
+		r.pass(time.Second)
+		r.add(id, 0)
+		r.turn()
+	}
 	if d := within("e"); d != StartWithin {
 		t.Errorf("a call may begin for %v", d)
 	}
 	if owner := r.table.LeaseOwner(r.table.LastFence()); owner != r.cfg.Owner {
 		t.Errorf("its leases are owned by %x", owner)
+	}
+}
+
+// TestSlowAgainAndAgain: a leader that becomes slow again soon keeps the longer bound for twice as
+// long each time, and a minute later for the shortest time again.
+func TestSlowAgainAndAgain(t *testing.T) {
+	r := newReplica(t)
+	n := 0
+	step := func(confirmed time.Duration) {
+		n++
+		r.add(fmt.Sprint("t", n), r.now.WallMs)
+		r.Doubt()
+		r.turn()
+		r.confirmAfter(confirmed)
+		r.turn()
+	}
+	slow := func() time.Duration {
+		t.Helper()
+		began := r.now.Mono
+		if step(slowFrom / 2); !r.table.StartsSlowly() {
+			t.Fatal("a slow confirmation makes nobody slow")
+		}
+		for r.table.StartsSlowly() {
+			r.pass(500 * time.Millisecond)
+			step(time.Millisecond)
+		}
+		return (r.now.Mono - began).Round(time.Second)
+	}
+	for i, want := range []time.Duration{2, 4, 8, 16, 16} {
+		want *= time.Second
+		if d := slow(); d < want || d > want+time.Second {
+			t.Errorf("time %d: slow for %v, want %v", i+1, d, want)
+		}
+	}
+	r.pass(slowAgain)
+	if d := slow(); d > 3*time.Second {
+		t.Errorf("a minute later: slow for %v", d)
 	}
 }
 

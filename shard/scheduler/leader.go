@@ -29,6 +29,7 @@ type leader struct {
 	provenAt   time.Duration // a majority surely followed this leader then, or later; on clocks.Moment.Lease
 	declaring  bool          // a change of table.Table.StartsSlowly is proposed
 	declaredAt time.Duration // when the last one was applied; monotonic
+	slowFor    time.Duration // how long it starts slowly, at least
 }
 
 func newLeader(cfg Config, env Env, now *clocks.Moment) leader {
@@ -77,7 +78,12 @@ const (
 	// it then.
 	slowFrom = 180 * time.Millisecond
 	fastFrom = 80 * time.Millisecond // … fast again, if all of two seconds are below half this
-	slowFor  = 10 * time.Second      // at least: no leadership changes its bound all the time
+
+	// It starts slowly for so long at least. That doubles when it becomes slow again within a minute:
+	// one slow commit is soon forgotten, and no leadership changes its bound all the time.
+	slowForLeast = 2 * time.Second
+	slowForMost  = 16 * time.Second
+	slowAgain    = time.Minute
 )
 
 // toDeclare reports that the leases of this leader should have another bound.
@@ -86,7 +92,7 @@ func (dq *dueQueues) toDeclare() bool {
 	case !dq.active || !dq.timed || dq.declaring || dq.env.HandingOver():
 		return false
 	case dq.table.StartsSlowly():
-		return dq.lookAhead <= fastFrom && dq.now.Mono-dq.declaredAt >= slowFor
+		return dq.lookAhead <= fastFrom && dq.now.Mono-dq.declaredAt >= dq.slowFor
 	}
 	return dq.lookAhead >= slowFrom
 }
@@ -103,6 +109,20 @@ func (dq *dueQueues) declare(b *table.Batch) {
 	b.Takeover(owner)
 	dq.declaring = true
 	dq.env.Proposed(Item{kind: boundDeclared})
+}
+
+// declared follows the log: the leases after this have another bound.
+func (l *leader) declared() {
+	since := l.now.Mono - l.declaredAt
+	l.declaring, l.declaredAt = false, l.now.Mono
+	if !l.table.StartsSlowly() {
+		return
+	}
+	longer := 2 * l.slowFor
+	if since >= slowAgain {
+		longer = 0
+	}
+	l.slowFor = min(max(longer, slowForLeast), slowForMost)
 }
 
 // proven reports that a majority followed this leader so lately that a call may start. The rest of

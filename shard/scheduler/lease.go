@@ -205,7 +205,7 @@ func (s *Scheduler) ItemApplied(i Item, r *timer.Result) {
 	case outcomeProposed:
 		s.leases.outcomeApplied(i.lease, r)
 	case boundDeclared:
-		s.declaring, s.declaredAt = false, s.now.Mono
+		s.declared()
 	}
 }
 
