@@ -40,6 +40,9 @@ func newNode(t *testing.T, replies ...reply) *fakeNode {
 	return f
 }
 
+// noNode is an address where nothing listens. One whose node was closed may be another's soon.
+func noNode() *fakeNode { return &fakeNode{Server: &httptest.Server{URL: "http://127.0.0.1:1"}} }
+
 func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -366,9 +369,8 @@ func TestRetryAfter(t *testing.T) {
 
 // Another node is asked when one is gone or cannot.
 func TestNodes(t *testing.T) {
-	gone, minority, good := newNode(t, reply{}), newNode(t, problem(503, "no_leader")), newNode(t, reply{status: 200, body: oneTimer})
-	gone.Close()
-	c, _ := newClient(t, Options{Token: "crl_x"}, gone, minority, good)
+	minority, good := newNode(t, problem(503, "no_leader")), newNode(t, reply{status: 200, body: oneTimer})
+	c, _ := newClient(t, Options{Token: "crl_x"}, noNode(), minority, good)
 	for range 3 {
 		if _, err := c.Get(t.Context(), "o", "a"); err != nil {
 			t.Error(err)
@@ -382,8 +384,7 @@ func TestNodes(t *testing.T) {
 // A node that takes no connection has seen nothing: a call that must not be made twice goes to the
 // next node as well, at once, and fails only when none is there.
 func TestUnconnectedNodeIsPassedOver(t *testing.T) {
-	gone, good := newNode(t, reply{}), newNode(t, reply{status: 200, body: oneTimer})
-	gone.Close()
+	gone, good := noNode(), newNode(t, reply{status: 200, body: oneTimer})
 	c, waits := newClient(t, Options{Retries: -1}, gone, gone, good)
 	for n := range 2 {
 		if _, err := c.Fire(t.Context(), "o", "a", Cond{}); err != nil || len(good.seen()) != n+1 || len(*waits) != 0 {
@@ -417,7 +418,7 @@ func TestProblems(t *testing.T) {
 	if _, err := c.Get(t.Context(), "o", "a"); !errors.As(err, &p) || p.Status != 502 || !strings.Contains(err.Error(), "<html>") {
 		t.Error(err)
 	}
-	node.Close()
+	c, _ = newClient(t, Options{}, noNode())
 	if _, err := c.Fire(t.Context(), "o", "a", Cond{}); err == nil || errors.As(err, &p) {
 		t.Errorf("no answer is %v", err)
 	}

@@ -18,9 +18,8 @@ const someEvents = "retry: 1000\n: events of timers, as they happen\n\n" +
 // Events come as they are sent; when the connection ends, that is an event, and the next node is
 // asked.
 func TestEvents(t *testing.T) {
-	down, first, second := newNode(t, reply{}), newNode(t, reply{status: 200, body: someEvents}), newNode(t, reply{status: 200, body: "event: dead\ndata: {\"id\":\"b\",\"reason\":\"expired\"}\n\n"})
-	down.Close()
-	c, waits := newClient(t, Options{}, down, first, second)
+	first, second := newNode(t, reply{status: 200, body: someEvents}), newNode(t, reply{status: 200, body: "event: dead\ndata: {\"id\":\"b\",\"reason\":\"expired\"}\n\n"})
+	c, waits := newClient(t, Options{}, noNode(), first, second)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []string

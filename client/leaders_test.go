@@ -93,7 +93,8 @@ func TestCallsGoToTheLeader(t *testing.T) {
 // node.
 func TestLeaderIsGone(t *testing.T) {
 	first, leader := newNode(t, reply{status: 200, body: oneTimer}), newNode(t, reply{status: 200, body: oneTimer})
-	c, _ := newClient(t, Options{Retries: -1}, first, leader)
+	gone := noNode()
+	c, _ := newClient(t, Options{Retries: -1}, first, leader, gone)
 	at := ShardOf("o", "a", 1)
 	first.seen(leader.leads(t, at, 1), reply{status: 200, body: oneTimer})
 	for range 2 {
@@ -108,12 +109,10 @@ func TestLeaderIsGone(t *testing.T) {
 	if _, err := c.Get(t.Context(), "o", "a"); err != nil || len(first.seen()) != 2 {
 		t.Fatalf("%v after %d calls", err, len(first.seen()))
 	}
-	first.seen(leader.leads(t, at, 1), reply{status: 200, body: oneTimer})
+	first.seen(gone.leads(t, at, 1), reply{status: 200, body: oneTimer})
 	if _, err := c.Get(t.Context(), "o", "a"); err != nil {
 		t.Fatal(err)
 	}
-	leader.Close()
-	c.Close()                                                        // a connection that was open is no proof of anything
 	if _, err := c.Fire(t.Context(), "o", "a", Cond{}); err != nil { // which must not be made twice
 		t.Fatal(err)
 	}

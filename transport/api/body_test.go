@@ -22,7 +22,7 @@ func (h *harness) expectant(head string) (net.Conn, *bufio.Reader) {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(c, head+"Expect: 100-continue\r\n\r\n"); err != nil {
 		h.t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestBodyThatEndsEarly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = c.SetDeadline(time.Now().Add(15 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(patience))
 			if _, err := io.WriteString(c, request); err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ func (h *harness) from(address string) *probe {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	return &probe{conn, bufio.NewReader(conn)}
 }
 
@@ -86,9 +86,9 @@ func (h *harness) idle(p *probe) {
 
 func (h *harness) await(what string, holds func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
-			h.t.Fatalf("not within ten seconds: %s", what)
+			h.t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
 }
@@ -299,8 +299,10 @@ func TestOutOfFilesTellsThoseWhoCome(t *testing.T) {
 		t.Error(res, err)
 	}
 	close(last.free)
-	if got := h.from("127.0.0.1").get("/healthz"); got != 200 {
-		t.Errorf("with files again: %d", got)
+	for got := 0; got != 200; { // one refusal more, if the server has just given its spare file up
+		if got = h.from("127.0.0.1").get("/healthz"); got != 200 && got != 503 {
+			t.Fatalf("with files again: %d", got)
+		}
 	}
 	stop()
 	if err := <-done; err != nil {

@@ -82,7 +82,7 @@ func TestLongPoll(t *testing.T) {
 	begin := time.Now()
 	h.stop()
 	(<-done).want(200).has("timers", "[]")
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("the server's end waited %v for one who only waits", took)
 	}
 }

@@ -28,7 +28,7 @@ func (h *harness) raw(n int, parts ...string) rawAnswer {
 		h.t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	for _, p := range parts {
 		if _, err := io.WriteString(conn, p); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
 			h.t.Fatal(err)
@@ -198,7 +198,7 @@ func TestExpectContinue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(conn, goodHead+"Expect: 100-continue\r\nContent-Length: "+decLen(body)+"\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestSlowClientsCutOff(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	h := newHarness(t, func(c *Config) {
-		c.Limits.HeaderTimeout, c.Limits.BodyTimeout, c.Limits.IdleTimeout = 150*time.Millisecond, 300*time.Millisecond, 200*time.Millisecond
+		c.Limits.HeaderTimeout, c.Limits.BodyTimeout = 150*time.Millisecond, 300*time.Millisecond
 	})
 	for name, request := range map[string]string{
 		"request line": "GET /heal",
@@ -268,8 +268,12 @@ func TestSlowClientsCutOff(t *testing.T) {
 			t.Errorf("%s: %v closed %v, want 408 and a close", name, a.statuses, a.closed)
 		}
 	}
-	if a := h.raw(-1, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); len(a.statuses) != 1 || !a.closed {
-		t.Errorf("idle: %v closed %v, want one answer and a close", a.statuses, a.closed)
+	idle := newHarness(t, func(c *Config) { c.Limits.IdleTimeout = 200 * time.Millisecond })
+	var a rawAnswer
+	for len(a.statuses) == 0 && !t.Failed() { // a request that comes too late for the limit finds it closed
+		if a = idle.raw(-1, askHealth); len(a.statuses) > 1 || !a.closed {
+			t.Errorf("idle: %v closed %v, want one answer and a close", a.statuses, a.closed)
+		}
 	}
 
 	// Bytes that keep coming do not move the deadline.
@@ -282,11 +286,11 @@ func TestSlowClientsCutOff(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\n")
-	for err == nil && time.Since(start) < 5*time.Second {
+	for err == nil && time.Since(start) < patience {
 		<-tick.C
 		_, err = io.WriteString(conn, "X: y\r\n")
 	}
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("slow-loris held a connection for %v", took)
+	if err == nil {
+		t.Errorf("slow-loris held a connection for %v", patience)
 	}
 }

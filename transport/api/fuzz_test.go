@@ -91,7 +91,7 @@ func TestServerLivesThroughNoise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(conn, goodHead+"Content-Length: "+decLen(c)+"\r\nConnection: close\r\n\r\n"+c)
 		if i%2 == 0 {
 			_ = conn.(*net.TCPConn).CloseWrite()

@@ -111,6 +111,7 @@ func (h *harness) do(method, target, body string, headers ...string) *reply {
 	if h.conn == nil {
 		h.dial()
 	}
+	_ = h.conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(h.conn, b.String()); err != nil {
 		h.t.Fatal(err)
 	}
@@ -119,13 +120,15 @@ func (h *harness) do(method, target, body string, headers ...string) *reply {
 	return r
 }
 
+// patience is how long a test waits for what must come.
+const patience = time.Minute
+
 func (h *harness) dial() {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
 	h.conn, h.br = conn, bufio.NewReader(conn)
 }
 

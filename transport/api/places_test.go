@@ -129,7 +129,7 @@ func TestOneTokenTakesHalfOfTheNode(t *testing.T) {
 		if strings.HasSuffix(tt.target, "/pull") {
 			h.await(what+": the operator waits", func() bool { return tt.places.count() == full+1 })
 		} else {
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(patience))
 			head := make([]byte, 12)
 			if _, err := conn.Read(head); err != nil || string(head) != "HTTP/1.1 200" {
 				t.Errorf("%s: the operator gets %q, %v", what, head, err)

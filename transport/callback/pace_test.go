@@ -150,7 +150,7 @@ func TestNoCallWaitsLongForThePace(t *testing.T) {
 			}
 		}
 		for _, out := range outs {
-			if o := <-out; o.Err != "timeout" || o.Took != 5*time.Second {
+			if o := <-out; o.Err != "timeout" || o.Took != patience {
 				t.Fatalf("%+v", o)
 			}
 		}

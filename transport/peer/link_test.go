@@ -243,7 +243,7 @@ func TestStuckReceiverHurtsOnlyItself(t *testing.T) {
 	}()
 	a := start(t, addresses, loopback(t), helloOf(1), func(c *Config) {
 		c.QueueBytes = 1 << 20
-		c.Heartbeat, c.IdleTimeout = 50*time.Millisecond, 300*time.Millisecond
+		c.Heartbeat = 50 * time.Millisecond
 	})
 	frame := make([]byte, 64<<10)
 	for a.Send(3, frame) { // never blocks: ends when the queue is full
