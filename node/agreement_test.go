@@ -8,24 +8,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"carillon/internal/feature"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/test/freeport"
 )
-
-// within waits for something that other goroutines do.
-func within(t *testing.T, what string, limit time.Duration, so func() bool) {
-	t.Helper()
-	// A client polls, too.
-	for deadline := time.Now().Add(limit); !so(); <-time.After(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s it is not so that %s", limit, what)
-		}
-	}
-}
 
 func (r *running) host() *shard.Host { return r.node.run.Load().core.Load().host }
 
@@ -64,7 +52,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 	}
 	level := func(want int, levels ...int) {
 		t.Helper()
-		within(t, fmt.Sprintf("all know of level %d, of nodes with %v", want, levels), 15*time.Second, func() bool {
+		until(t, fmt.Sprintf("all know of level %d, of nodes with %v", want, levels), func() bool {
 			for _, n := range nodes {
 				var view struct {
 					Level int `json:"feature_level"`
@@ -93,7 +81,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 		nodes[i] = start(t, dirs[i], config(i, level))
 	}
 	level(1, 1, 1, 1)
-	within(t, "states are compared", 30*time.Second, func() bool {
+	until(t, "states are compared", func() bool {
 		for _, n := range nodes {
 			for _, g := range n.host().Groups() {
 				if g.Replica != 0 && g.Compared == 0 {
@@ -125,7 +113,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 		restart(i, 2)
 	}
 	level(1, 2, 2, 2)
-	within(t, "the upgrade waits", 10*time.Second, func() bool {
+	until(t, "the upgrade waits", func() bool {
 		return strings.Contains(nodes[0].must(200, "GET", "/metrics", ""), "\ncarillon_upgrade_waits 1\n")
 	})
 	if text := nodes[2].must(200, "POST", "/v1/cluster/finalize", ""); text != `{"feature_level":2}` {
@@ -145,7 +133,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err = old.Run(ctx); !errors.Is(err, ring.ErrTooOld) || !strings.Contains(err.Error(), "start the newer release") {
 		t.Errorf("a node of the release before ends with %v", err)

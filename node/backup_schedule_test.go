@@ -333,13 +333,13 @@ func TestOneNodeMakesScheduledBackups(t *testing.T) {
 		}
 		return makers
 	}
-	within(t, "one node makes the backups", time.Minute, func() bool { return len(maker()) == 1 })
+	until(t, "one node makes the backups", func() bool { return len(maker()) == 1 })
 	gone := maker()[0]
 	if err := nodes[gone].stop(); err != nil {
 		t.Fatal(err)
 	}
 	nodes[gone] = nil
-	within(t, "another node makes them", time.Minute, func() bool { return len(maker()) == 1 })
+	until(t, "another node makes them", func() bool { return len(maker()) == 1 })
 	files, err := filepath.Glob(filepath.Join(store.Dir, "cluster", "carillon-*.backup"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)

@@ -106,17 +106,7 @@ func TestBulkInFlight(t *testing.T) {
 		t.Errorf("cancelled %+v", got)
 	}
 	close(release)
-	r.awaitState("calls", "a", "cancelled")
-}
-
-func (r *running) awaitState(topic, id, state string) {
-	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		if r.timer(topic, id)["state"] == state {
-			return
-		}
-	}
-	r.t.Fatalf("%s is %v, want %s", id, r.timer(topic, id)["state"], state)
+	r.eventually("calls", "a", "cancelled")
 }
 
 // TestPurgeKeepsWhatTheFilterDoesNot: an id may have died twice; a filter that selects the older
@@ -126,7 +116,7 @@ func TestPurgeKeepsWhatTheFilterDoesNot(t *testing.T) {
 	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(410) })
 	kill := func() {
 		r.call("PUT", "/v1/topics/calls/timers/a", `{"delay":"0s","callback":{"url":"`+rec.URL+`"}}`)
-		r.awaitState("calls", "a", "dead")
+		r.eventually("calls", "a", "dead")
 	}
 	kill()
 	<-time.After(20 * time.Millisecond)

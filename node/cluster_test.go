@@ -79,15 +79,19 @@ func TestThreeNodesShareNothing(t *testing.T) {
 		}
 	}
 	leaderIsNamed(t, nodes)
+	adds := func(name string) time.Duration {
+		began := time.Now()
+		for k := range 24 {
+			nodes[k%2].must(201, "PUT", fmt.Sprintf("/v1/topics/shared/timers/%s-%d", name, k), `{"delay":"1h","payload":1}`)
+		}
+		return time.Since(began)
+	}
+	before := adds("before")
 	if err := nodes[2].stop(); err != nil {
 		t.Fatalf("it stopped with %v", err)
 	}
-	began := time.Now()
-	for k := range 24 {
-		nodes[k%2].must(201, "PUT", fmt.Sprintf("/v1/topics/shared/timers/after-%d", k), `{"delay":"1h","payload":1}`)
-	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("24 timers took %v after a planned stop", took)
+	if took := adds("after"); took > 3*time.Second+10*before { // before is of a machine that may be busy
+		t.Errorf("24 timers took %v after a planned stop, %v before it", took, before)
 	}
 	for i := range nodes {
 		nodes[0].must(200, "GET", fmt.Sprintf("/v1/topics/shared/timers/t%d-9", i), "")

@@ -43,14 +43,14 @@ func (r *running) claim(verb, receipt, more string) int {
 func TestPullAndAck(t *testing.T) {
 	dir := t.TempDir()
 	n := start(t, dir)
-	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"1s","retry":{"max_attempts":2,"min_backoff":"1ms"}}`)
+	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"1h","retry":{"max_attempts":2,"min_backoff":"1ms"}}`)
 	n.must(422, "POST", "/v1/topics/jobs/timers", `{"delay":"1s","callback":{"url":"http://127.0.0.1:1/"}}`)
 	for i := range 20 { // over all shards
 		n.must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":"j%02d","at_ms":%d,"priority":%d}`, i, 1_000_000_000_000+i, i%2))
 	}
-	p := n.pull("jobs", `{"max":15,"wait":"10s"}`)
+	p := n.pull("jobs", `{"max":15,"wait":"60s"}`)
 	for len(p.Timers) < 15 { // some may not have been ready yet
-		more := n.pull("jobs", fmt.Sprintf(`{"max":%d,"wait":"10s"}`, 15-len(p.Timers)))
+		more := n.pull("jobs", fmt.Sprintf(`{"max":%d,"wait":"60s"}`, 15-len(p.Timers)))
 		p.Timers = append(p.Timers, more.Timers...)
 	}
 	first := p.Timers[0]
@@ -76,7 +76,7 @@ func TestPullAndAck(t *testing.T) {
 	}
 
 	// A lease outlives the process that gave it.
-	held := n.pull("jobs", `{"wait":"10s","lease":"30s"}`).Timers[0]
+	held := n.pull("jobs", `{"wait":"60s","lease":"30s"}`).Timers[0]
 	if err := n.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,8 @@ func TestPullAndAck(t *testing.T) {
 	}
 }
 
-// TestLongPollWakes: a consumer that waits has the timer when it is due, on any node.
+// TestLongPollWakes: a consumer that waits has the timer when it is due, on any node. The yardstick
+// are as many consumers that find timers, which a busy machine delays as well.
 func TestLongPollWakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -104,48 +105,65 @@ func TestLongPollWakes(t *testing.T) {
 	nodes := trio(t)
 	nodes[0].must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
 	const count = 30
+	type taken struct {
+		times    int
+		sent, at time.Time // of the pull
+	}
 	var mu sync.Mutex
-	got := map[string]int{}
 	var wg sync.WaitGroup
-	pulledAt := map[string]time.Time{}
-	dueBy := map[string]time.Time{} // or when its add was answered, if that was later
-	due := time.Now().Add(1500 * time.Millisecond)
-	for i := range count {
-		wg.Go(func() {
-			p := nodes[i%3].pull("jobs", `{"wait":"30s"}`)
-			at := time.Now()
-			mu.Lock()
-			defer mu.Unlock()
-			for _, v := range p.Timers {
-				got[v.ID]++
-				pulledAt[v.ID] = at
+	got := map[string]taken{}
+	pullAll := func() {
+		for i := range count {
+			wg.Go(func() {
+				sent := time.Now()
+				p := nodes[i%3].pull("jobs", `{"wait":"60s"}`)
+				at := time.Now()
+				mu.Lock()
+				defer mu.Unlock()
+				for _, v := range p.Timers {
+					got[v.ID] = taken{got[v.ID].times + 1, sent, at}
+				}
+			})
+		}
+	}
+	ready := map[string]time.Time{} // its due time, or when its add was answered, if that was later
+	addAll := func(name string, due time.Time) {
+		for i := range count {
+			id := fmt.Sprint(name, i)
+			nodes[i%2].must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":%q,"at_ms":%d}`, id, due.UnixMilli()))
+			if ready[id] = due; time.Now().After(due) {
+				ready[id] = time.Now()
 			}
-		})
-	}
-	for i := range count {
-		id := fmt.Sprint("j", i)
-		nodes[i%2].must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":%q,"at_ms":%d}`, id, due.UnixMilli()))
-		if dueBy[id] = due; time.Now().After(due) {
-			dueBy[id] = time.Now()
 		}
 	}
+	// last is how long after its timer was ready and its pull was sent the last pull was answered.
+	last := func(name string) (late time.Duration) {
+		for i := range count {
+			id := fmt.Sprint(name, i)
+			if got[id].times != 1 {
+				t.Errorf("%s was pulled %d times", id, got[id].times)
+			}
+			late = max(late, min(got[id].at.Sub(ready[id]), got[id].at.Sub(got[id].sent)))
+		}
+		return late
+	}
+	due := time.Now().Add(1500 * time.Millisecond)
+	pullAll()
+	addAll("waits", due)
 	wg.Wait()
-	if len(got) != count {
-		t.Errorf("%d of %d timers were pulled", len(got), count)
-	}
-	for id, n := range got {
-		if n != 1 {
-			t.Errorf("%s was pulled %d times", id, n)
+	addAll("found", time.Now())
+	pullAll()
+	wg.Wait()
+	woken, found := last("waits"), last("found")
+	for id, one := range got {
+		if ready[id].Equal(due) && one.at.Before(due) {
+			t.Errorf("the puller of %s was woken early", id)
 		}
 	}
-	last := time.Duration(0)
-	for id, at := range pulledAt {
-		d := at.Sub(dueBy[id])
-		if last = max(last, d); at.Before(due) || d > time.Second {
-			t.Errorf("the puller of %s was woken %s after the due time", id, d)
-		}
+	if woken > time.Second+10*found {
+		t.Errorf("the last of %d was woken %s after the due time; as many that find timers take %s", count, woken, found)
 	}
-	t.Logf("the last of %d was woken %s late", count, last)
+	t.Logf("the last of %d was woken %s late; as many that find timers take %s", count, woken, found)
 }
 
 // TestReportLater: a receiver that answers 202 ends the timer with the call's receipt, at any node.
@@ -160,7 +178,7 @@ func TestReportLater(t *testing.T) {
 			w.WriteHeader(202)
 		}
 	})
-	nodes[0].must(201, "PUT", "/v1/topics/jobs", fmt.Sprintf(`{"ack":"report","lease":"2s","callback":{"url":%q},"retry":{"max_attempts":2,"min_backoff":"1ms","max_backoff":"1ms"}}`, rec.URL))
+	nodes[0].must(201, "PUT", "/v1/topics/jobs", fmt.Sprintf(`{"ack":"report","lease":"1h","callback":{"url":%q},"retry":{"max_attempts":2,"min_backoff":"1ms","max_backoff":"1ms"}}`, rec.URL))
 	nodes[1].must(201, "POST", "/v1/topics/jobs/timers", `{"id":"later","delay":"0s"}`)
 	a := rec.await(t, 1)[0]
 	receipt := a.header.Get("Carillon-Receipt")
@@ -168,11 +186,7 @@ func TestReportLater(t *testing.T) {
 		t.Fatalf("no receipt: %v", a.header)
 	}
 	// Its answer may be on its way still.
-	for deadline := time.Now().Add(10 * time.Second); nodes[1].claim("extend", receipt, `,"lease":"1m"`) != 200; {
-		if time.Now().After(deadline) {
-			t.Fatal("the lease is not the receiver's")
-		}
-	}
+	until(t, "the lease is the receiver's", func() bool { return nodes[1].claim("extend", receipt, `,"lease":"2h"`) == 200 })
 	if v := nodes[2].timer("jobs", "later"); v["state"] != "leased" || v["last_status"] != 202.0 {
 		t.Errorf("%v", v)
 	}
@@ -182,6 +196,7 @@ func TestReportLater(t *testing.T) {
 	nodes[0].eventually("jobs", "later", "done")
 	nodes[1].must(201, "POST", "/v1/topics/jobs/timers", `{"id":"now","delay":"0s"}`)
 	nodes[2].eventually("jobs", "now", "done")
+	nodes[0].must(200, "PATCH", "/v1/topics/jobs", `{"lease":"1s"}`)
 	nodes[1].must(201, "POST", "/v1/topics/jobs/timers", `{"id":"silent","delay":"0s"}`)
 	if v := nodes[1].eventually("jobs", "silent", "dead"); v["reason"] != "max_attempts" || v["attempts"] != 2.0 {
 		t.Errorf("%v", v)

@@ -58,7 +58,7 @@ func (h *heard) await(wanted ...string) {
 		}
 		return ""
 	}
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience)
 	kind := ""
 	for missing() != "" {
 		select {

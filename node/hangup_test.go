@@ -33,11 +33,7 @@ func (r *running) parked() int { return r.node.run.Load().core.Load().router.Wai
 // await polls how many pulls are parked at a node.
 func (r *running) await(what string, ok func(parked int) bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(r.parked()); <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: not in 10 s", what)
-		}
-	}
+	until(r.t, what, func() bool { return ok(r.parked()) })
 }
 
 var hangUps = map[string]func(*net.TCPConn){
@@ -142,7 +138,7 @@ func takesOver(t *testing.T, add, pull *running, name string) (late time.Duratio
 	go func() {
 		defer close(got)
 		for left := 3; left > 0; {
-			p := pull.pull("jobs", `{"max":10,"wait":"5s"}`)
+			p := pull.pull("jobs", `{"max":10,"wait":"60s"}`)
 			got <- p
 			if left -= len(p.Timers); len(p.Timers) == 0 {
 				return
@@ -198,7 +194,7 @@ func TestAnswerThatCannotBeWritten(t *testing.T) {
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	conn.Close()
 	count := 0
-	for deadline := time.Now().Add(5 * time.Second); count < 20 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); count < 20 && time.Now().Before(deadline); {
 		for _, v := range n.pull("jobs", `{"max":20,"wait":"1s"}`).Timers {
 			count++
 			if v.Attempt != 1 {

@@ -196,7 +196,7 @@ func TestDeliveryIsTurnedBack(t *testing.T) {
 		t.Fatalf("pulled %v, %v", list, err)
 	}
 	// The node itself takes it back.
-	list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, 20*time.Second)
+	list, err := k.node.router.Pull(k.ctx, topic.ID, 1, 0, patience)
 	if len(list) != 1 || err != nil {
 		t.Fatalf("pulled %v, %v", list, err)
 	}

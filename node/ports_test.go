@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"carillon/node/member"
 	"carillon/ring"
@@ -109,7 +108,7 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := lonely.Run(ctx); !errors.Is(err, errPortsClosed) {
 		t.Errorf("one of two nodes runs without its ports: %v", err)

@@ -200,7 +200,7 @@ func TestTracesOfPulled(t *testing.T) {
 		var got struct {
 			Timers []struct{ Receipt, Traceparent string }
 		}
-		if err := json.Unmarshal([]byte(n.must(200, "POST", "/v1/topics/jobs/pull", `{"wait":"10s","lease":"`+lease+`"}`)), &got); err != nil || len(got.Timers) != 1 {
+		if err := json.Unmarshal([]byte(n.must(200, "POST", "/v1/topics/jobs/pull", `{"wait":"60s","lease":"`+lease+`"}`)), &got); err != nil || len(got.Timers) != 1 {
 			t.Fatal(got, err)
 		}
 		trace := timer.ParseTrace(got.Timers[0].Traceparent, "")

@@ -284,7 +284,7 @@ func waitsForKeyOfConsumer(t *testing.T, n *running) {
 	n.waits("jobs", "{k}1", "consumer")
 	n.counted("jobs", "consumer", 1)
 	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"{k}2","delay":"0s"}`)
-	if got := n.pull("jobs", `{"wait":"20s"}`); len(got.Timers) != 1 || got.Timers[0].ID != "{k}1" {
+	if got := n.pull("jobs", `{"wait":"60s"}`); len(got.Timers) != 1 || got.Timers[0].ID != "{k}1" {
 		t.Fatalf("pulled %v", got)
 	}
 	if on := n.waits("jobs", "{k}2", "key"); on != "{k}1" {
@@ -379,7 +379,7 @@ func TestWaitsOfAShardWithoutLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	within(t, "three wait for a leader", time.Minute, func() bool {
+	until(t, "three wait for a leader", func() bool {
 		return strings.Contains(nodes[0].must(200, "GET", "/metrics", ""), "carillon_waiting{reason=\"leader\"} 3\n")
 	})
 	if got := nodes[0].must(503, "GET", "/v1/topics/held", ""); !strings.Contains(got, `"code":"no_leader"`) {
