@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // kept is an attempt as attempt_log shows it.
@@ -53,12 +52,12 @@ func TestAnswers(t *testing.T) {
 	c.topic(t, "none", rcv.url(), retry+`,"answers":"none"`)
 	for _, topic := range []string{"kept", "none"} {
 		c.must(t, 201, "POST", "/v1/topics/"+topic+"/timers", `{"id":"x","delay":"0s"}`)
-		poll(t, 20*time.Second, "the timer is dead", func() bool { return c.read(t, topic, "x").State == "dead" })
+		poll(t, patience, "the timer is dead", func() bool { return c.read(t, topic, "x").State == "dead" })
 	}
 	// A pending timer keeps the answer to its last attempt.
 	c.topic(t, "pending", rcv.url(), `,"history":"0s","retry":{"min_backoff":"1h"}`)
 	c.must(t, 201, "POST", "/v1/topics/pending/timers", `{"id":"x","delay":"0s"}`)
-	poll(t, 20*time.Second, "the timer waits for its retry", func() bool { return c.read(t, "pending", "x").LastStatus == 500 })
+	poll(t, patience, "the timer waits for its retry", func() bool { return c.read(t, "pending", "x").LastStatus == 500 })
 
 	const text = "text/plain; charset=utf-8"
 	want := []kept{

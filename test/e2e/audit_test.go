@@ -61,7 +61,7 @@ func TestAuditLogSaysWhoChangedWhat(t *testing.T) {
 		return what
 	}
 	want := "refused -,timer.add topics/orders/timers/a,timer.cancel topics/orders/timers/a"
-	poll(t, 5*time.Second, "the refusal and both changes are in the log", func() bool { return strings.Join(lines(), ",") == want })
+	poll(t, patience, "the refusal and both changes are in the log", func() bool { return strings.Join(lines(), ",") == want })
 	node.kill()
 	node = serve(t, dir, "--shards", "4", "--auth-file", tokens, "--callback-allow", "127.0.0.0/8")
 	c.use(node)
@@ -120,8 +120,8 @@ func TestAuditLogThatCannotBeWritten(t *testing.T) {
 	node := serve(t, t.TempDir(), "--shards", "4", "--audit-log", place)
 	c := newClient(node)
 	c.must(t, 201, "POST", "/v1/topics/orders/timers", `{"id":"a","delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
-	poll(t, 5*time.Second, "the log says so", func() bool { return strings.Contains(node.stderr.String(), "audit log cannot be written") })
-	poll(t, 5*time.Second, "and so do the metrics", func() bool { return node.gauge(t, "carillon_audit_lost_total") == "1" })
+	poll(t, patience, "the log says so", func() bool { return strings.Contains(node.stderr.String(), "audit log cannot be written") })
+	poll(t, patience, "and so do the metrics", func() bool { return node.gauge(t, "carillon_audit_lost_total") == "1" })
 	c.must(t, 201, "POST", "/v1/topics/orders/timers", `{"id":"b","delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
 	node.stop(t)
 }

@@ -97,7 +97,7 @@ func TestManyTimersInOneCall(t *testing.T) {
 		{"op":"add","id":"{k}empty",`+at+`},
 		{"op":"add","id":"{k}own","callback":{"headers":{"X-Other":"2"}},`+at+`}]}`)
 	c.must(t, 422, "POST", "/v1/topics/many/timers", `{"callback":{"method":"DELETE"},"delay":"1s"}`)
-	poll(t, 20*time.Second, "all are done", func() bool {
+	poll(t, patience, "all are done", func() bool {
 		return strings.Contains(string(c.must(t, 200, "GET", "/v1/topics/many", "").body), `"done":4`)
 	})
 	r.mu.Lock()

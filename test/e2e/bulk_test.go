@@ -79,7 +79,7 @@ func TestBulkStallsNobody(t *testing.T) {
 	}
 	c.batch(t, "others", ops)
 	added := len(ops)
-	poll(t, systemLimit, "the others come", func() bool { return rcv.count() >= 20 })
+	poll(t, patience, "the others come", func() bool { return rcv.count() >= 20 })
 
 	type counts struct{ Matched, Changed, Skipped int }
 	m := &meter{rcv: rcv}
@@ -99,7 +99,7 @@ func TestBulkStallsNobody(t *testing.T) {
 	still, _ := bulk("reschedule", fmt.Sprintf(`{"all":true,"not_before":%q}`, later))
 	slack := bulkSlack(n)
 	judge := func() bool {
-		poll(t, systemLimit, "what was due meanwhile has come", func() bool {
+		poll(t, patience, "what was due meanwhile has come", func() bool {
 			return rcv.count() >= min(added, int(time.Since(start)/apart)-100)
 		})
 		calm, calmN := m.lateness(m.calm)

@@ -27,7 +27,7 @@ func (c *cluster) keepTimers(t testing.TB, topic string, from, n int) map[string
 		kept[id] = due + int64(i)
 		ops = append(ops, fmt.Sprintf(`{"op":"add","id":%q,"at_ms":%d,"payload":%q,"callback":{"url":"http://127.0.0.1:9/"}}`, id, kept[id], padding))
 	}
-	poll(t, 20*time.Second, "all adds are acknowledged", func() bool {
+	poll(t, patience, "all adds are acknowledged", func() bool {
 		var again []string // a shard may be without a leader for a moment
 		for i, status := range client.batch(t, topic, ops) {
 			if status != 201 && status != 200 {

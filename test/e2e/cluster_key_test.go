@@ -148,7 +148,7 @@ func hangUp(t testing.TB, p *process) {
 	const said = "read the auth file, keys and certificates again"
 	before := strings.Count(p.stderr.String(), said)
 	p.signal(t, syscall.SIGHUP)
-	poll(t, 10*time.Second, "the keys are read", func() bool { return strings.Count(p.stderr.String(), said) > before })
+	poll(t, patience, "the keys are read", func() bool { return strings.Count(p.stderr.String(), said) > before })
 }
 
 // TestClusterKeyIsChangedWhileItRuns rotates the key: the new key is added after the old one, then

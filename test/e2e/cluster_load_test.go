@@ -117,7 +117,7 @@ func (l *clusterLoad) finish(t testing.TB, v *verdict) {
 	t.Helper()
 	l.halt()
 	l.cluster.awaitHealthy(t)
-	poll(t, 30*time.Second, "all is delivered and nothing is scheduled or leased", func() bool {
+	poll(t, patience, "all is delivered and nothing is scheduled or leased", func() bool {
 		var page struct{ Timers []timer }
 		a := l.client.do("GET", "/v1/topics/"+l.topic+"/timers?limit=1", "")
 		if a.status != 200 {

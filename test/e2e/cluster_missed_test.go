@@ -208,7 +208,7 @@ func (c *cluster) checkCount(t testing.TB, topic string, want int) {
 			Scheduled int `json:"scheduled"`
 		} `json:"counts"`
 	}
-	poll(t, 20*time.Second, fmt.Sprintf("%d timers of %s are there", want, topic), func() bool {
+	poll(t, patience, fmt.Sprintf("%d timers of %s are there", want, topic), func() bool {
 		a := c.anyone().do("GET", "/v1/topics/"+topic, "")
 		if a.status != 200 {
 			return false

@@ -172,7 +172,7 @@ func (c *cluster) holdSome(t *testing.T) (held []pulledTimer) {
 	for i := range n {
 		c.eventually(t, "POST", "/v1/topics/held/timers", fmt.Sprintf(`{"id":"h%d-%d","at_ms":1000000000000}`, now, i))
 	}
-	poll(t, systemLimit, "the timers are pulled", func() bool {
+	poll(t, patience, "the timers are pulled", func() bool {
 		if a := c.anyone().do("POST", "/v1/topics/held/pull", `{"max":20,"wait":"1s","lease":"5m"}`); a.status == 200 {
 			held = append(held, pulled(t, a)...)
 		}
@@ -269,7 +269,7 @@ func TestWaitingPullersCostNothing(t *testing.T) {
 			}
 		})
 	}
-	poll(t, systemLimit, "a hundred connections are open", func() bool {
+	poll(t, patience, "a hundred connections are open", func() bool {
 		var fds float64
 		_, err := fmt.Sscan(node.gauge(t, "process_open_fds"), &fds)
 		return err == nil && fds > 100

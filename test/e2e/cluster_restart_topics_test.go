@@ -40,6 +40,6 @@ func TestClusterRestartKeepsAPause(t *testing.T) {
 			t.Errorf("round %d: %d calls of a paused topic after all nodes were killed", round, rcv.count()-50*round)
 		}
 		client.must(t, 200, "POST", "/v1/topics/held/resume", "")
-		poll(t, 30*time.Second, "all timers are called once the topic is resumed", func() bool { return rcv.count() >= 50*(round+1) })
+		poll(t, patience, "all timers are called once the topic is resumed", func() bool { return rcv.count() >= 50*(round+1) })
 	}
 }

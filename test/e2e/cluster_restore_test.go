@@ -75,8 +75,8 @@ func (d *drill) lose() {
 		maps.Copy(d.kept, c.keepTimers(t, "kept", n, 10_000))
 	}
 	client.must(t, 201, "POST", "/v1/topics/done/timers", `{"id":"before","delay":"0s"}`)
-	poll(t, 30*time.Second, "the timer before the backup has fired", func() bool { return d.receiver.count() == 1 })
-	poll(t, 30*time.Second, "… and has ended", func() bool {
+	poll(t, patience, "the timer before the backup has fired", func() bool { return d.receiver.count() == 1 })
+	poll(t, patience, "… and has ended", func() bool {
 		return client.must(t, 200, "GET", "/v1/topics/done/timers/before", "").timer(t).State == "done"
 	})
 	d.done = time.Now()

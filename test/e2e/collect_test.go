@@ -101,7 +101,7 @@ func TestCollect(t *testing.T) {
 				c.use(node)
 				c.must(t, 200, "POST", "/v1/topics/digests/resume", "")
 			}
-			poll(t, 20*time.Second, "all have come", func() bool { return len(rcv.all()) >= adds })
+			poll(t, patience, "all have come", func() bool { return len(rcv.all()) >= adds })
 			got := rcv.all()
 			for i, n := range got {
 				if n != i {

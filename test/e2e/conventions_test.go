@@ -104,7 +104,7 @@ func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
 		t.Errorf("%d attempts have %d spans", 2*len(ids), len(spans))
 	}
 	for i, id := range ids {
-		poll(t, 20*time.Second, "the history has "+id, func() bool {
+		poll(t, patience, "the history has "+id, func() bool {
 			body := string(c.members[i%3].client.do("GET", "/v1/topics/orders/history?id="+url.QueryEscape(id), "").body)
 			return strings.Contains(body, `"traceparent":"`+parent+`"`) && strings.Contains(body, `"tracestate":"congo=t61"`)
 		})

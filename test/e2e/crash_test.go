@@ -62,13 +62,13 @@ func TestSuspend(t *testing.T) {
 		a := c.must(t, 201, "POST", "/v1/topics/nap/timers", fmt.Sprintf(`{"id":%q,"at_ms":%d,"payload":%s}`, id, due, payload))
 		book.wrote(e, payload, due, a)
 	}
-	poll(t, 10*time.Second, "some have fired", func() bool { return rcv.count() > 20 })
+	poll(t, patience, "some have fired", func() bool { return rcv.count() > 20 })
 	node.signal(t, syscall.SIGSTOP)
 	wait(2 * time.Second)
 	node.signal(t, syscall.SIGCONT)
 	woken := time.Now()
-	poll(t, 20*time.Second, "all have fired", func() bool { return rcv.answered() >= timers })
-	poll(t, 10*time.Second, "all are done", func() bool {
+	poll(t, patience, "all have fired", func() bool { return rcv.answered() >= timers })
+	poll(t, patience, "all are done", func() bool {
 		var page struct{ Timers []timer }
 		c.must(t, 200, "GET", "/v1/topics/nap/timers?limit=1", "").decode(t, &page)
 		return len(page.Timers) == 0
@@ -113,7 +113,7 @@ func TestLargestPayload(t *testing.T) {
 	c.must(t, 413, "POST", "/v1/topics/large/timers", fmt.Sprintf(`{"id":"y","at_ms":%d,"payload":"L%s}`, due, payload[1:]))
 	node.kill()
 	c.use(serve(t, dir))
-	poll(t, 20*time.Second, "it arrives", func() bool { return rcv.count() > 0 })
+	poll(t, patience, "it arrives", func() bool { return rcv.count() > 0 })
 	if a := rcv.of("large", "x"); len(a) != 1 || a[0].sum != sumOf(payload) || a[0].early() {
 		t.Errorf("%+v", a)
 	}

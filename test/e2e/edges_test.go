@@ -48,13 +48,13 @@ func TestTimesAtTheEdges(t *testing.T) {
 	add(201, fmt.Sprintf(`{"id":"past","at_ms":%d,"payload":1}`, past))
 	add(201, `{"id":"epoch","at":"1970-01-01T00:00:00Z","payload":2}`)
 	add(201, `{"id":"zero","delay":"0s","payload":3}`)
-	poll(t, 10*time.Second, "past timers and those without delay fire at once", func() bool { return rcv.answered() >= 3 })
+	poll(t, patience, "past timers and those without delay fire at once", func() bool { return rcv.answered() >= 3 })
 	for id, due := range map[string]int64{"past": past, "epoch": 0, "zero": c.read(t, "edges", "zero").DueMs} {
 		calls := rcv.of("edges", id)
 		if len(calls) != 1 || calls[0].dueMs != due || calls[0].attempt != 1 || calls[0].early() {
 			t.Errorf("%s: due %d, arrived %+v", id, due, calls)
 		}
-		poll(t, 10*time.Second, id+" is done", func() bool { return c.read(t, "edges", id).State == "done" })
+		poll(t, patience, id+" is done", func() bool { return c.read(t, "edges", id).State == "done" })
 		if got := c.read(t, "edges", id); got.LatenessMs == nil || *got.LatenessMs > 5000 {
 			t.Errorf("%s: lateness of a timer is counted from its creation: %+v", id, got)
 		}
@@ -88,7 +88,7 @@ func TestHerd(t *testing.T) {
 	}
 	poll(t, 60*time.Second, "all have arrived", func() bool { return rcv.answered() >= n })
 	v := &verdict{ledger: book, final: map[string]timer{}}
-	poll(t, 30*time.Second, "all are done", func() bool {
+	poll(t, patience, "all are done", func() bool {
 		var page struct{ Timers []timer }
 		c.must(t, 200, "GET", "/v1/topics/herd/timers?limit=1", "").decode(t, &page)
 		return len(page.Timers) == 0

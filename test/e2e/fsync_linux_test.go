@@ -287,7 +287,7 @@ func holdUp(t *testing.T, c *client, node *process) {
 	for range 5 {
 		c.must(t, 201, "POST", "/v1/topics/hang/timers", `{"delay_ms":0}`)
 	}
-	poll(t, 20*time.Second, "calls are in flight", func() bool { return rcv.open.Load() == 5 })
+	poll(t, patience, "calls are in flight", func() bool { return rcv.open.Load() == 5 })
 }
 
 // addUntilItEnds adds timers from eight clients until the node has exited.

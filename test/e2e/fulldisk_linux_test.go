@@ -114,7 +114,7 @@ func TestDiskFillsUp(t *testing.T) {
 	filled := time.Now()
 	var n atomic.Int64
 	var refusal answer
-	poll(t, 10*time.Second, "adds are refused", func() bool {
+	poll(t, patience, "adds are refused", func() bool {
 		refusal = add(fmt.Sprintf("g%d", n.Add(1)), "1h")
 		return refusal.status != 201
 	})
@@ -137,11 +137,11 @@ func TestDiskFillsUp(t *testing.T) {
 		}
 		fires := "f" + strconv.Itoa(10+i)
 		c.must(t, 200, "POST", timerPath("full", fires)+"/fire", "")
-		poll(t, 10*time.Second, "a timer fires on a full disk", func() bool { return c.read(t, "full", fires).State == "done" })
+		poll(t, patience, "a timer fires on a full disk", func() bool { return c.read(t, "full", fires).State == "done" })
 	}
 	free()
 	freed := time.Now()
-	poll(t, 10*time.Second, "adds are taken again", func() bool { return add(fmt.Sprintf("i%d", n.Add(1)), "1h").status == 201 })
+	poll(t, patience, "adds are taken again", func() bool { return add(fmt.Sprintf("i%d", n.Add(1)), "1h").status == 201 })
 	t.Logf("adds refused %v after the disk was full, taken again %v after it was not", refusedAfter, time.Since(freed))
 	node.stop(t)
 	serve(t, filepath.Join(dir, "data")).stop(t)
@@ -172,7 +172,7 @@ func TestDiskOfAFollowerFillsUp(t *testing.T) {
 	for _, m := range members {
 		refused := 0
 		// Adds go to different shards: ten refusals in a row.
-		poll(t, 20*time.Second, "adds are refused", func() bool {
+		poll(t, patience, "adds are refused", func() bool {
 			if a := add(m); a.status != 503 || a.code() != "low_disk" {
 				refused = 0
 			} else if refused++; !strings.Contains(string(a.body), low.name+" has ") || !strings.Contains(string(a.body), low.dir) || a.header.Get("Retry-After") != "30" {
@@ -189,7 +189,7 @@ func TestDiskOfAFollowerFillsUp(t *testing.T) {
 	free()
 	for _, m := range members {
 		taken := 0
-		poll(t, 20*time.Second, "adds are taken", func() bool {
+		poll(t, patience, "adds are taken", func() bool {
 			if a := add(m); a.status != 201 {
 				taken = 0
 				return false
@@ -249,7 +249,7 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 		}
 		if free != nil {
 			free()
-			poll(t, 30*time.Second, "patches are taken again", func() bool { return patch().status == 200 })
+			poll(t, patience, "patches are taken again", func() bool { return patch().status == 200 })
 		}
 		free = fillWhole(t, dir)
 		for n := 0; n < 2000; n++ { // until their frames find no space
@@ -279,9 +279,9 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	c.use(node)
 	check()
 	free = fillWhole(t, dir)
-	poll(t, 30*time.Second, "patches find no room", func() bool { return patch().status == 503 })
+	poll(t, patience, "patches find no room", func() bool { return patch().status == 503 })
 	free()
-	poll(t, 15*time.Second, "patches are taken again", func() bool { return patch().status == 200 })
+	poll(t, patience, "patches are taken again", func() bool { return patch().status == 200 })
 	check()
 	node.stop(t)
 	serve(t, filepath.Join(dir, "data")).stop(t)

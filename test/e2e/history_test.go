@@ -53,7 +53,7 @@ func TestClusterHistoryOfAWipedNode(t *testing.T) {
 			var list map[string]ended
 			var entries int
 			// A shard may be without a leader: that is an error, not a gap.
-			if !holdsWithinBy(lookEvery, systemLimit, func() bool {
+			if !holdsWithinBy(lookEvery, patience, func() bool {
 				if m.client.do("GET", "/v1/topics/past/history?limit=1", "").status != 200 {
 					return false
 				}

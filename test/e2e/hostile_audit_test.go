@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // auditCases are about the file of the audit log. Each has lines before the strike and after it.
@@ -23,7 +22,7 @@ func auditCases() []surrounding {
 	}
 	all := func(t *testing.T, want int, names ...string) {
 		t.Helper()
-		poll(t, 10*time.Second, fmt.Sprint(want, " entries are in ", names), func() bool { return entries(names...) == want })
+		poll(t, patience, fmt.Sprint(want, " entries are in ", names), func() bool { return entries(names...) == want })
 	}
 	const round = 21 // adds
 	rename := func(t *testing.T, s *surrounded) {
@@ -44,7 +43,7 @@ func auditCases() []surrounding {
 		strike: func(t *testing.T, s *surrounded) {
 			rename(t, s)
 			s.signal(t, syscall.SIGHUP)
-			poll(t, 10*time.Second, "the old file is closed", func() bool { return !s.hasOpen(t, file(s)+".1") })
+			poll(t, patience, "the old file is closed", func() bool { return !s.hasOpen(t, file(s)+".1") })
 		},
 		after: func(t *testing.T, s *surrounded) { all(t, round, file(s)) },
 	}, {
@@ -71,7 +70,7 @@ func auditCases() []surrounding {
 				t.Fatal(err)
 			}
 			s.c.must(t, 200, "POST", "/v1/topics/calm/resume", "")
-			poll(t, 10*time.Second, "the file has the number of lost entries", func() bool {
+			poll(t, patience, "the file has the number of lost entries", func() bool {
 				text, _ := os.ReadFile(file(s))
 				return strings.Contains(string(text), `"entries.lost"`)
 			})

@@ -59,7 +59,7 @@ func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 				// Each try has its own connection. A connection that met a full accept queue would
 				// wait for the kernel's retries after 1, 3, 7, 15 and 31 s.
 				fresh := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-				poll(t, 10*time.Second, "a new connection is served", func() bool {
+				poll(t, patience, "a new connection is served", func() bool {
 					resp, err := fresh.Get(node.url + "/readyz")
 					if err != nil {
 						return false
@@ -67,7 +67,7 @@ func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 					resp.Body.Close()
 					return resp.StatusCode == http.StatusOK
 				})
-				poll(t, 10*time.Second, "the timer is called", func() bool { return r.called("silent", id) == 1 })
+				poll(t, patience, "the timer is called", func() bool { return r.called("silent", id) == 1 })
 			}
 			if !node.alive() {
 				t.Fatal("the node ended")

@@ -109,7 +109,7 @@ func machineCases() []surrounding {
 				t.Fatal(err)
 			}
 			s.c.must(t, 200, "POST", "/v1/topics/calm/resume", "")
-			poll(t, 10*time.Second, "the file has the number of lost entries", func() bool {
+			poll(t, patience, "the file has the number of lost entries", func() bool {
 				text, _ := os.ReadFile(filepath.Join(s.dir, "audit.log"))
 				return strings.Contains(string(text), `"entries.lost"`)
 			})
@@ -151,7 +151,7 @@ func berlin(t *testing.T, s *surrounded) {
 		t.Errorf("9 o'clock in Berlin is %v", due)
 	}
 	s.c.must(t, 200, "POST", timerPath("calm", "nine")+"/fire", "")
-	poll(t, 10*time.Second, "the series has fired", func() bool { return s.receiver.called("calm", "nine") == 1 })
+	poll(t, patience, "the series has fired", func() bool { return s.receiver.called("calm", "nine") == 1 })
 }
 
 // TestHostileMachines: files of the machine that a node reads may be gone, or others.
@@ -201,7 +201,7 @@ func (s *surrounded) takesFiles(t *testing.T) (end func()) {
 	payload := strings.Repeat("p", 100<<10)
 	begun := time.Now()
 	for i := range 50 { // 5 MiB: five segments of the log
-		poll(t, 5*time.Second, "a large add is taken", func() bool {
+		poll(t, patience, "a large add is taken", func() bool {
 			return s.c.do("POST", "/v1/topics/calm/timers", fmt.Sprintf(`{"id":"large%d","delay":"24h","payload":%q}`, i, payload)).status/100 == 2
 		})
 	}
@@ -238,7 +238,7 @@ func TestClusterWithFewFiles(t *testing.T) {
 	for i := range timers {
 		members[i%3].client.must(t, 201, "POST", "/v1/topics/calm/timers", fmt.Sprintf(`{"id":"t%d","delay_ms":10}`, i))
 	}
-	poll(t, 20*time.Second, "all have fired", func() bool { return rcv.count() == timers })
+	poll(t, patience, "all have fired", func() bool { return rcv.count() == timers })
 	for _, m := range members {
 		if !m.alive() {
 			t.Errorf("%s has ended: %s", m.name, m.process().stderr)
@@ -362,12 +362,12 @@ func TestClusterWhoseLogsAreNotRead(t *testing.T) {
 			for i := range 60 {
 				id := fmt.Sprintf("t%d", i)
 				due := time.Now().Add(time.Second).UnixMilli()
-				poll(t, 15*time.Second, "an add is taken", func() bool {
+				poll(t, patience, "an add is taken", func() bool {
 					a := rest[i%2].client.do("POST", "/v1/topics/calm/timers", fmt.Sprintf(`{"id":%q,"at_ms":%d}`, id, due))
 					return a.status == http.StatusCreated || a.status == http.StatusOK
 				})
 			}
-			poll(t, 20*time.Second, "all have fired", func() bool {
+			poll(t, patience, "all have fired", func() bool {
 				for i := range 60 {
 					if rcv.called("calm", fmt.Sprintf("t%d", i)) == 0 {
 						return false

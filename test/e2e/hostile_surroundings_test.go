@@ -73,7 +73,7 @@ func (h *surrounding) run(t *testing.T) {
 		h.strike(t, s)
 	}
 	if h.shows != "" {
-		poll(t, 10*time.Second, h.shows+" is above 0", func() bool { return s.above0(t, h.shows) })
+		poll(t, patience, h.shows+" is above 0", func() bool { return s.above0(t, h.shows) })
 	}
 	s.firesTimers(t)
 	if h.after != nil {
@@ -133,7 +133,7 @@ func (s *surrounded) firesTimers(t *testing.T) {
 	for i := range timers {
 		s.c.must(t, 201, "POST", "/v1/topics/calm/timers", fmt.Sprintf(`{"id":"r%d-%d","delay_ms":%d}`, round, i, 10*i))
 	}
-	poll(t, 20*time.Second, "the timers have fired", func() bool {
+	poll(t, patience, "the timers have fired", func() bool {
 		for i := range timers {
 			if s.c.read(t, "calm", fmt.Sprintf("r%d-%d", round, i)).State != "done" {
 				return false
@@ -276,7 +276,7 @@ func TestLogThatStoodStillReadsOn(t *testing.T) {
 			writer.Close() // the test's copy
 			_ = reader.SetReadDeadline(time.Time{})
 			go func() { _, _ = io.Copy(text, reader) }()
-			poll(t, 10*time.Second, "the log has the number of lost lines", func() bool {
+			poll(t, patience, "the log has the number of lost lines", func() bool {
 				return strings.Contains(text.String(), "lines of this log were lost")
 			})
 		},
@@ -294,9 +294,9 @@ func TestSecondSignalWhileOutputsStandStill(t *testing.T) {
 	s.start(t)
 	s.c.topic(t, "hang", s.receiver.url(), "")
 	s.c.must(t, 201, "POST", "/v1/topics/hang/timers", `{"id":"x","delay_ms":0}`)
-	poll(t, 20*time.Second, "the call is in flight", func() bool { return s.receiver.open.Load() == 1 })
+	poll(t, patience, "the call is in flight", func() bool { return s.receiver.open.Load() == 1 })
 	s.signal(t, syscall.SIGTERM)
-	poll(t, 10*time.Second, "intake stops", func() bool { return s.c.do("GET", "/healthz", "").status == 0 })
+	poll(t, patience, "intake stops", func() bool { return s.c.do("GET", "/healthz", "").status == 0 })
 	s.signal(t, syscall.SIGTERM)
 	if code := s.awaitExit(t, 5*time.Second); code != 1 {
 		t.Errorf("exit code %d", code)

@@ -166,7 +166,7 @@ func TestKillUnderLoad(t *testing.T) {
 	load.end()
 
 	v := &verdict{ledger: load.ledger, crashes: crashes}
-	poll(t, 30*time.Second, "all is delivered and nothing is scheduled or leased", func() bool {
+	poll(t, patience, "all is delivered and nothing is scheduled or leased", func() bool {
 		var page struct{ Timers []timer }
 		c.must(t, 200, "GET", "/v1/topics/kills/timers?limit=1", "").decode(t, &page)
 		return len(page.Timers) == 0 && rcv.open.Load() == 0

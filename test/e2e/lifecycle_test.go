@@ -42,9 +42,9 @@ func TestTerminateDrains(t *testing.T) {
 		c.must(t, 201, "POST", "/v1/topics/drain/timers", fmt.Sprintf(`{"id":"d%d","delay_ms":0,"payload":%d}`, i, i))
 	}
 	c.must(t, 201, "POST", "/v1/topics/drain/timers", `{"id":"far","delay":"1h"}`)
-	poll(t, 20*time.Second, "the calls are in flight", func() bool { return rcv.open.Load() == inFlight })
+	poll(t, patience, "the calls are in flight", func() bool { return rcv.open.Load() == inFlight })
 	node.signal(t, syscall.SIGTERM)
-	poll(t, 10*time.Second, "intake stops", func() bool { return c.do("GET", "/healthz", "").status == 0 })
+	poll(t, patience, "intake stops", func() bool { return c.do("GET", "/healthz", "").status == 0 })
 	if !node.alive() {
 		t.Fatalf("exited with %d while calls were in flight", node.code)
 	}
@@ -85,9 +85,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	c := newClient(node)
 	c.topic(t, "hang", rcv.url(), "")
 	c.must(t, 201, "POST", "/v1/topics/hang/timers", `{"id":"x","delay_ms":0}`)
-	poll(t, 20*time.Second, "the call is in flight", func() bool { return rcv.open.Load() == 1 })
+	poll(t, patience, "the call is in flight", func() bool { return rcv.open.Load() == 1 })
 	node.signal(t, syscall.SIGTERM)
-	poll(t, 10*time.Second, "intake stops", func() bool { return c.do("GET", "/healthz", "").status == 0 })
+	poll(t, patience, "intake stops", func() bool { return c.do("GET", "/healthz", "").status == 0 })
 	if !node.alive() {
 		t.Fatalf("exited with %d while a call was in flight", node.code)
 	}
@@ -148,7 +148,7 @@ func TestLeaseOutstanding(t *testing.T) {
 	c := newClient(node)
 	c.topic(t, "lease", rcv.url(), "")
 	c.must(t, 201, "POST", "/v1/topics/lease/timers", `{"id":"x","delay_ms":0,"payload":{"a": 1}}`)
-	poll(t, 20*time.Second, "the call is in flight", func() bool { return rcv.open.Load() == 1 })
+	poll(t, patience, "the call is in flight", func() bool { return rcv.open.Load() == 1 })
 	if a := c.must(t, 409, "PATCH", timerPath("lease", "x"), `{"payload":2}`); a.code() != "in_flight" {
 		t.Errorf("patch of a leased timer: %s", a.body)
 	}
@@ -156,7 +156,7 @@ func TestLeaseOutstanding(t *testing.T) {
 	node = serve(t, dir)
 	ready := time.Now()
 	c.use(node)
-	poll(t, 30*time.Second, "the timer is done", func() bool { return c.read(t, "lease", "x").State == "done" })
+	poll(t, patience, "the timer is done", func() bool { return c.read(t, "lease", "x").State == "done" })
 	calls := rcv.of("lease", "x")
 	if len(calls) != 2 {
 		t.Fatalf("%d calls: %+v", len(calls), calls)

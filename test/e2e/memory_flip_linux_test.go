@@ -82,7 +82,7 @@ func isRight(t testing.TB, c *client, rec *receiver, text string) {
 		t.Errorf("read %s, %s", got.Payload, got.State)
 	}
 	c.must(t, 200, "POST", "/v1/topics/t/timers/struck/fire", "")
-	poll(t, 20*time.Second, "it is called", func() bool { return rec.called("t", "struck") > 0 })
+	poll(t, patience, "it is called", func() bool { return rec.called("t", "struck") > 0 })
 	sum := fnv.New64a()
 	sum.Write([]byte(want))
 	for _, a := range rec.of("t", "struck") {

@@ -85,11 +85,11 @@ func TestOutcomes(t *testing.T) {
 	}
 	c.must(t, 200, "POST", "/v1/ack", fmt.Sprintf(`{"receipts":[%q]}`, x.Receipt))
 	settledAs(t, c, "failed", x.ID, "done") // found by its id
-	poll(t, systemLimit, "the outcome of a second attempt", func() bool { return len(c.outcomes(t, "finished")["twice"]) == 1 })
+	poll(t, patience, "the outcome of a second attempt", func() bool { return len(c.outcomes(t, "finished")["twice"]) == 1 })
 	if log := c.outcomes(t, "finished")["twice"][0].Timer.AttemptLog; len(log) != 2 || log[0].Attempt != 1 || log[0].Status != 500 || log[1].Status != 200 {
 		t.Errorf("attempts %+v", log)
 	}
-	poll(t, systemLimit, "the outcome of good1 is called", func() bool { return len(c.outcomes(t, "finished")["good1"]) == 1 })
+	poll(t, patience, "the outcome of good1 is called", func() bool { return len(c.outcomes(t, "finished")["good1"]) == 1 })
 
 	if a := c.must(t, 409, "DELETE", "/v1/topics/failed?force=false", ""); a.code() != "in_use" {
 		t.Errorf("a topic that a policy names: %s", a.body)
@@ -104,7 +104,7 @@ func TestOutcomes(t *testing.T) {
 	c.must(t, 200, "PATCH", "/v1/topics/work", `{"callback":{"url":"`+strings.Replace(r.url(), "/hook", "/gone", 1)+`"},"retry":{"max_attempts":1}}`)
 	c.must(t, 200, "PATCH", "/v1/topics/work/timers/later", `{"labels":["x"]}`) // it keeps what it named
 	c.must(t, 201, "PUT", "/v1/topics/work/timers/bad3", `{"delay":"0s","on_dead":{"topic":"finished"}}`)
-	poll(t, systemLimit, "the outcome of bad3 is called", func() bool { return len(c.outcomes(t, "finished")["bad3"]) == 1 })
+	poll(t, patience, "the outcome of bad3 is called", func() bool { return len(c.outcomes(t, "finished")["bad3"]) == 1 })
 	if made := p.gauge(t, `carillon_outcomes_total{result="made"}`); made != "4" {
 		t.Errorf("%s outcomes were made", made)
 	}
@@ -174,14 +174,14 @@ func TestOutcomeAfterARestore(t *testing.T) {
 	c.must(t, 201, "PUT", "/v1/topics/failed", `{"delivery":"pull"}`)
 	c.topic(t, "work", r.url(), `,"on_dead":{"topic":"failed"},"retry":{"max_attempts":3,"min_backoff":"5s","multiplier":1,"jitter":0}`)
 	c.must(t, 201, "POST", "/v1/topics/work/timers", `{"id":"a","delay":"0s"}`)
-	poll(t, systemLimit, "the first attempt", func() bool { return r.answered() == 1 })
+	poll(t, patience, "the first attempt", func() bool { return r.answered() == 1 })
 	file := filepath.Join(t.TempDir(), "backup")
 	tool(t, 0, "ctl", "--url", p.url, "backup", file)
 	p.kill()
 	dir := filepath.Join(t.TempDir(), "restored")
 	tool(t, 0, "restore", "--from", file, "--data", dir, "--fired", "fire")
 	c = newClient(serve(t, dir))
-	poll(t, 2*systemLimit, "the outcome", func() bool { return len(c.outcomes(t, "failed")["a"]) == 1 })
+	poll(t, patience, "the outcome", func() bool { return len(c.outcomes(t, "failed")["a"]) == 1 })
 	if log := c.outcomes(t, "failed")["a"][0].Timer.AttemptLog; len(log) != 3 || log[0].Attempt != 1 {
 		t.Errorf("attempts %+v", log)
 	}

@@ -15,31 +15,33 @@ func TestPausedTimers(t *testing.T) {
 	p := serve(t, dir)
 	c := newClient(p)
 	c.topic(t, "held", rcv.url(), "")
+	c.must(t, 200, "POST", "/v1/topics/held/pause", "") // nothing is called before all have been paused
 	add := func(id, rest string) {
 		t.Helper()
 		c.must(t, 201, "POST", "/v1/topics/held/timers", fmt.Sprintf(`{"id":%q,"at_ms":%d,"labels":["l"]%s}`, id, time.Now().Add(300*time.Millisecond).UnixMilli(), rest))
 	}
 	for _, rule := range []string{"skip", "one", "all"} {
-		add(rule, `,"repeat":{"every":"1s","count":30,"catch_up":"`+rule+`"}`)
+		add(rule, `,"repeat":{"every":"1s","count":3600,"catch_up":"`+rule+`"}`)
 	}
 	add("a", "")
 	add("b", "")
-	add("expires", `,"expires_after":"1s"`)
+	add("expires", `,"expires_after":"5s"`)
 	c.must(t, 200, "POST", "/v1/topics/held/timers/a/pause", "")
 	var n struct{ Matched, Changed, Skipped int }
 	if c.must(t, 200, "POST", "/v1/topics/held/pause-timers", `{"filter":{"label":"l"}}`).decode(t, &n); n.Matched != 6 || n.Changed != 5 || n.Skipped != 0 {
 		t.Errorf("%+v", n)
 	}
+	c.must(t, 200, "POST", "/v1/topics/held/resume", "")
 	c.must(t, 200, "POST", "/v1/topics/held/timers/b/resume", "")
-	poll(t, 20*time.Second, "the one that was resumed is done", func() bool { return c.read(t, "held", "b").State == "done" })
+	poll(t, patience, "the one that was resumed is done", func() bool { return c.read(t, "held", "b").State == "done" })
 	c.must(t, 200, "POST", "/v1/topics/held/timers/a/fire", "")
 	p.kill()
 	p = serve(t, dir)
 	c.use(p)
-	poll(t, 20*time.Second, "it expires", func() bool { return c.read(t, "held", "expires").Reason == "expired" })
+	poll(t, patience, "it expires", func() bool { return c.read(t, "held", "expires").Reason == "expired" })
 	// A timer that is due later and called proves that those due before would have been, too.
 	add("later", "")
-	poll(t, 20*time.Second, "a later one is done", func() bool { return c.read(t, "held", "later").State == "done" })
+	poll(t, patience, "a later one is done", func() bool { return c.read(t, "held", "later").State == "done" })
 	var topic struct {
 		Counts struct{ Waiting map[string]int }
 	}
@@ -59,10 +61,10 @@ func TestPausedTimers(t *testing.T) {
 	due := map[string]int64{"skip": c.read(t, "held", "skip").DueMs, "one": c.read(t, "held", "one").DueMs, "all": c.read(t, "held", "all").DueMs}
 	resumed := time.Now().UnixMilli()
 	c.must(t, 200, "POST", "/v1/topics/held/resume-timers", `{"all":true}`)
-	poll(t, 20*time.Second, "it is done", func() bool { return c.read(t, "held", "a").State == "done" })
+	poll(t, patience, "it is done", func() bool { return c.read(t, "held", "a").State == "done" })
 	c.must(t, 410, "POST", "/v1/topics/held/timers/a/pause", "")
 	for rule, first := range due {
-		poll(t, 20*time.Second, rule+" is called", func() bool { return len(rcv.of("held", rule)) > 2 })
+		poll(t, patience, rule+" is called", func() bool { return len(rcv.of("held", rule)) > 2 })
 		log := rcv.of("held", rule)
 		switch rule {
 		case "skip":

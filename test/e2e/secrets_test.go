@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 var nodeSecrets = []string{
@@ -73,7 +72,7 @@ func useSecrets(t *testing.T, c *cluster) {
 		for i := range 12 { // some are for shards that another node leads
 			id := fmt.Sprintf("t%d-%d", m, i)
 			path := "/v1/topics/s/timers/" + id
-			poll(t, 10*time.Second, "the topic is known", func() bool { return member.client.do("GET", "/v1/topics/s", "").status == 200 })
+			poll(t, patience, "the topic is known", func() bool { return member.client.do("GET", "/v1/topics/s", "").status == 200 })
 			own := `{"delay":"1h",` + cb + `{"Authorization":"` + nodeSecrets[2] + `","X-Own":"1"}}}`
 			switch i % 3 {
 			case 0:
@@ -88,7 +87,7 @@ func useSecrets(t *testing.T, c *cluster) {
 			calls++
 		}
 	}
-	poll(t, 20*time.Second, "all calls have come", func() bool { return rec.count() >= calls })
+	poll(t, patience, "all calls have come", func() bool { return rec.count() >= calls })
 	for _, member := range c.members {
 		for i := range 12 {
 			if tm := member.client.read(t, "s", fmt.Sprintf("t%d-%d", 0, i)); tm.State != "done" {
@@ -186,7 +185,7 @@ func TestSecretsKeyComesNodeByNode(t *testing.T) {
 			return len(ids) == 1 && !ids[than] && !ids["none"]
 		}
 	}
-	poll(t, 20*time.Second, "the topics are sealed", oneOther(""))
+	poll(t, patience, "the topics are sealed", oneOther(""))
 	first := ""
 	for id := range sealed("topics") {
 		first = id
@@ -199,7 +198,7 @@ func TestSecretsKeyComesNodeByNode(t *testing.T) {
 			hangUp(t, m.process())
 		}
 	}
-	poll(t, 20*time.Second, "the topics are sealed by the new key", oneOther(first))
+	poll(t, patience, "the topics are sealed by the new key", oneOther(first))
 	c.awaitHealthy(t)
 }
 
@@ -251,7 +250,7 @@ func TestSecretsKeyIsLost(t *testing.T) {
 	}
 	first.must(t, 200, "POST", "/v1/topics/signed/secrets/rotate", "{}")
 	first.must(t, 200, "POST", "/v1/topics/signed/secrets/finish", "")
-	poll(t, 40*time.Second, "what waited is called", func() bool { return first.read(t, "signed", "waits").State == "done" })
+	poll(t, patience, "what waited is called", func() bool { return first.read(t, "signed", "waits").State == "done" })
 	if got := first.read(t, "signed", "waits"); got.Attempts != 1 {
 		t.Errorf("called at attempt %d", got.Attempts)
 	}

@@ -91,7 +91,7 @@ func (c clock) set(t testing.TB, ms, ppm int64) time.Time {
 	if err := os.Rename(next, c.file); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, 10*time.Second, "the node sees its clock's offset", func() bool {
+	poll(t, patience, "the node sees its clock's offset", func() bool {
 		seen, err := os.ReadFile(c.file + ".seen")
 		return err == nil && string(seen) == text
 	})

@@ -121,7 +121,7 @@ func TestStormAtTheMomentOfFiring(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	poll(t, 30*time.Second, "all have ended", func() bool {
+	poll(t, patience, "all have ended", func() bool {
 		var page struct{ Timers []timer }
 		c.must(t, 200, "GET", "/v1/topics/storm/timers?limit=1", "").decode(t, &page)
 		return len(page.Timers) == 0

@@ -37,7 +37,7 @@ func inject(t testing.TB, p *process, calls, what string, more ...string) (relea
 		}
 	})
 	t.Cleanup(release)
-	poll(t, 10*time.Second, "strace holds the process", func() bool {
+	poll(t, patience, "strace holds the process", func() bool {
 		status, err := os.ReadFile("/proc/" + pid + "/status")
 		return err != nil || !strings.Contains(string(status), "TracerPid:\t0\n")
 	})

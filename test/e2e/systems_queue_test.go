@@ -106,7 +106,7 @@ func (c *client) poisonedAfterSixteen(t *testing.T) {
 // pulls pulls exactly n timers, in as many requests as needed.
 func (c *client) pulls(t testing.TB, topic string, n int, body string) (list []pulledTimer) {
 	t.Helper()
-	poll(t, systemLimit, fmt.Sprintf("%d timers of %s are pulled", n, topic), func() bool {
+	poll(t, patience, fmt.Sprintf("%d timers of %s are pulled", n, topic), func() bool {
 		list = append(list, pulled(t, c.do("POST", "/v1/topics/"+topic+"/pull", body))...)
 		return len(list) >= n
 	})

@@ -16,8 +16,6 @@ import (
 // Carillon must be able to replace five named systems. Each TestSystem goes through one of them, in
 // its users' terms, against real processes.
 
-const systemLimit = 15 * time.Second // for moments, on a busy machine
-
 // ok sends an idempotent request to members in turn until an answer is 2xx.
 func (c *cluster) ok(t testing.TB, method, path, body string) answer {
 	t.Helper()
@@ -27,14 +25,14 @@ func (c *cluster) ok(t testing.TB, method, path, body string) answer {
 // settledAs waits until a timer is in a state and returns the timer.
 func settledAs(t testing.TB, c *client, topic, id, state string) timer {
 	t.Helper()
-	poll(t, systemLimit, topic+"/"+id+" is "+state, func() bool { return c.read(t, topic, id).State == state })
+	poll(t, patience, topic+"/"+id+" is "+state, func() bool { return c.read(t, topic, id).State == state })
 	return c.read(t, topic, id)
 }
 
 // arrived waits for the n-th call of a timer and returns it.
 func (r *receiver) arrived(t testing.TB, topic, id string, n int) arrival {
 	t.Helper()
-	poll(t, systemLimit, fmt.Sprintf("call %d of %s/%s", n, topic, id), func() bool { return r.called(topic, id) >= n })
+	poll(t, patience, fmt.Sprintf("call %d of %s/%s", n, topic, id), func() bool { return r.called(topic, id) >= n })
 	return r.of(topic, id)[n-1]
 }
 
@@ -174,7 +172,7 @@ func (c *cluster) raisesAlarm(t *testing.T, rcv *receiver) {
 	}
 	c.ok(t, "POST", "/v1/topics/tasks/pause", "")
 	c.ok(t, "POST", tasks, `{"id":"backlog","delay_ms":0}`)
-	poll(t, systemLimit, "the backlog shows", func() bool { return c.counter(t, "carillon_overdue") >= 1 })
+	poll(t, patience, "the backlog shows", func() bool { return c.counter(t, "carillon_overdue") >= 1 })
 	c.ok(t, "POST", "/v1/topics/tasks/resume", "")
 	rcv.arrived(t, "tasks", "backlog", 1)
 	for _, name := range []string{"CarillonBacklog", "CarillonDroppedAfterRetries"} {

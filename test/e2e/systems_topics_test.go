@@ -52,7 +52,7 @@ func TestSystemBTopicDelayService(t *testing.T) {
 	if got := topic("fresh"); !strings.Contains(got, `"auto_created":true`) || !strings.Contains(got, `"history":"72h"`) {
 		t.Errorf("a topic by first use: %s", got)
 	}
-	poll(t, systemLimit, "what was consumed is in the history", func() bool {
+	poll(t, patience, "what was consumed is in the history", func() bool {
 		return strings.Contains(string(one.must(t, 200, "GET", "/v1/topics/fresh/history?id="+made.ID, "").body), `"state":"done"`)
 	})
 	again := c.ok(t, "POST", "/v1/topics/fresh/timers", fmt.Sprintf(`{"delay":"1h","callback":{"url":%q}}`, rcv.url())).timer(t)
@@ -67,7 +67,7 @@ func TestSystemBTopicDelayService(t *testing.T) {
 		c.ok(t, "POST", "/v1/topics/pulled/timers", fmt.Sprintf(`{"id":%q,"at_ms":1000000000000}`, id))
 	}
 	var got []pulledTimer
-	poll(t, systemLimit, "the first of each range", func() bool {
+	poll(t, patience, "the first of each range", func() bool {
 		got = append(got, pulled(t, one.do("POST", "/v1/topics/pulled/pull", `{"max":10,"wait":"1s"}`))...)
 		return len(got) >= 2
 	})
@@ -113,7 +113,7 @@ func (c *cluster) breakerOfThreeStates(t *testing.T, rcv *receiver, sick *atomic
 		}
 		return worst
 	}
-	poll(t, systemLimit, "the breaker is open", func() bool { return state() == "2" })
+	poll(t, patience, "the breaker is open", func() bool { return state() == "2" })
 	c.ok(t, "POST", "/v1/topics/breaker/timers", `{"id":"{k}waits","delay_ms":0}`)
 	sick.Store(false)
 	one := c.running()[0].client
@@ -121,7 +121,7 @@ func (c *cluster) breakerOfThreeStates(t *testing.T, rcv *receiver, sick *atomic
 	if got := settledAs(t, one, "breaker", "{k}waits", "done"); got.Attempts > 2 {
 		t.Errorf("behind the open breaker: %+v", got)
 	}
-	poll(t, systemLimit, "the breaker is closed", func() bool { return state() == "0" })
+	poll(t, patience, "the breaker is closed", func() bool { return state() == "0" })
 }
 
 // instant adds n timers that are due in one instant and bounds their lateness.
@@ -142,7 +142,7 @@ func (c *cluster) instant(t *testing.T, rcv *receiver, n int) {
 	arrivals := func() (list []arrival) {
 		return slices.DeleteFunc(rcv.arrivals(), func(a arrival) bool { return a.topic != "instant" })
 	}
-	poll(t, systemLimit, "all of one instant have arrived", func() bool { return len(arrivals()) >= n })
+	poll(t, patience, "all of one instant have arrived", func() bool { return len(arrivals()) >= n })
 	var late []time.Duration
 	for _, a := range arrivals() {
 		if a.early() {
@@ -163,7 +163,7 @@ func (c *cluster) instant(t *testing.T, rcv *receiver, n int) {
 // at the moment.
 func (r *receiver) alone(t *testing.T, n int) time.Duration {
 	t.Helper()
-	client := clientAt(r.server.URL, systemLimit)
+	client := clientAt(r.server.URL, patience)
 	defer client.http.CloseIdleConnections()
 	begin := time.Now()
 	var calls sync.WaitGroup

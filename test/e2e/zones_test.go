@@ -76,9 +76,9 @@ func TestPutOfASeriesAgain(t *testing.T) {
 		}
 	}
 	put("1")
-	poll(t, 10*time.Second, "the call for what was missed", func() bool { return rcv.count() == 1 })
+	poll(t, patience, "the call for what was missed", func() bool { return rcv.count() == 1 })
 	due := ""
-	poll(t, 10*time.Second, "the series is scheduled again", func() bool {
+	poll(t, patience, "the series is scheduled again", func() bool {
 		var timer struct{ State, Due string }
 		_ = json.Unmarshal(c.do("GET", "/v1/topics/reports/timers/a", "").body, &timer)
 		due = timer.Due
@@ -94,7 +94,7 @@ func TestPutOfASeriesAgain(t *testing.T) {
 	if a := c.do("POST", "/v1/topics/reports/timers", `{"delay":"300ms","callback":{"url":"`+rcv.url()+`"}}`); a.status != 201 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	poll(t, 10*time.Second, "the last call", func() bool { return rcv.count() >= 2 })
+	poll(t, patience, "the last call", func() bool { return rcv.count() >= 2 })
 	var timer struct{ Due string }
 	_ = json.Unmarshal(c.do("GET", "/v1/topics/reports/timers/a", "").body, &timer)
 	if rcv.count() != 2 || timer.Due != due {
