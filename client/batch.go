@@ -57,10 +57,11 @@ func (o Op) MarshalJSON() ([]byte, error) {
 
 // Result is the outcome of one operation of a batch.
 type Result struct {
-	Status  int     `json:"status"`
-	ID      string  `json:"id"`
-	Timer   *Timer  `json:"timer"`   // not of a cancel, nor of a brief batch, nor where Truncated
-	Outcome Outcome `json:"outcome"` // of a cancel
+	Status   int     `json:"status"`
+	ID       string  `json:"id"`
+	Timer    *Timer  `json:"timer"`      // not of a cancel, nor of a brief batch, nor where Truncated
+	Outcome  Outcome `json:"outcome"`    // of a cancel
+	LateByMs int64   `json:"late_by_ms"` // see Timer.LateByMs
 	// Truncated: it was done, and the answer was too large to show the timer.
 	Truncated bool     `json:"truncated"`
 	Problem   *Problem `json:"error"` // why it was refused; nil when it was done

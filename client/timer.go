@@ -87,6 +87,10 @@ type Timer struct {
 	Asked       time.Time `json:"asked"` // when somebody last fired it by hand
 	LatenessMs  *int64    `json:"lateness_ms"`
 
+	// LateByMs is how long ago the instant was that an Add, Put or Patch gave, if that is more than
+	// a minute: often a mistake. Only their answers have it, and dry runs; see Result.LateByMs.
+	LateByMs int64 `json:"late_by_ms"`
+
 	// WaitsFor is the cause that keeps the timer from its next attempt, when it is due or between
 	// attempts, and WaitsOn the object of its wait. Reads and listings have them.
 	WaitsFor WaitCause `json:"waits_for"`

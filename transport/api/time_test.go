@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"carillon/transport/api/web"
 )
@@ -123,4 +124,49 @@ func TestFirstTimeIsPast(t *testing.T) {
 	}
 	h.do("PUT", timersPath+"/ahead", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip"}}`, cb, noonMs+5)).want(201).has("due_ms", fmt.Sprint(noonMs+5))
 	h.do("PUT", timersPath+"/over", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip","until":"2026-06-01T11:59:59Z"}}`, cb, first)).problem(400, web.BadTime)
+}
+
+// TestLateAddIsShown: the answer to a change to a time of more than a minute ago has how late it is.
+func TestLateAddIsShown(t *testing.T) {
+	h := newHarness(t)
+	h.advance(500 * time.Microsecond) // to a whole millisecond
+	at := func(ago time.Duration) string { return fmt.Sprintf(`"at_ms":%d`, noonMs-ago.Milliseconds()) }
+	hour, minute := at(time.Hour), at(time.Minute)
+	const late = "3600000"
+	for i, c := range []struct{ method, query, fields, late string }{
+		{"POST", "", cb + "," + hour, late},
+		{"POST", "", cb + "," + minute, ""},
+		{"POST", "", cb + `,"delay":"0s"`, ""},
+		{"POST", "", cb + `,"at_local":"1999-01-01T00:00:00","zone":"Europe/Berlin"`, "865170000001"},
+		{"POST", "?dry_run=true", cb + "," + hour, late},
+		{"POST", "", cb + "," + hour + `,"repeat":{"every":"1h"}`, late},
+		{"POST", "", cb + "," + hour + `,"repeat":{"every":"1h","catch_up":"skip"}`, ""}, // the next one is not late
+		{"POST", "", cb + "," + hour + `,"repeat":{"cron":"0 8 * * *"}`, ""},
+		{"PUT", "", cb + "," + hour, late},
+		{"PUT", "?dry_run=true", cb + "," + hour, late},
+	} {
+		target, body := fmt.Sprintf("%s/late%d", timersPath, i), "{"+c.fields+"}"
+		if c.method == "POST" {
+			target, body = timersPath, fmt.Sprintf(`{"id":"late%d",%s}`, i, c.fields)
+		}
+		r := h.do(c.method, target+c.query, body)
+		if r.status >= 300 {
+			t.Fatalf("%d: %d %s", i, r.status, r.body)
+		}
+		r.has("late_by_ms", c.late)
+	}
+	h.do("POST", timersPath, `{"id":"late0",`+cb+","+hour+"}").want(200).has("late_by_ms", "") // a repeated one adds nothing
+	h.do("GET", timersPath+"/late0", "").want(200).has("late_by_ms", "")
+	h.do("POST", timersPath, `{"id":"x",`+cb+`,"delay":"1h"}`).want(201)
+	h.do("POST", timersPath, `{"id":"x","merge":"keep",`+cb+","+hour+"}").want(200).has("merged", "true", "late_by_ms", "") // its time is not taken
+	h.do("PATCH", timersPath+"/x", `{"priority":1}`).want(200).has("late_by_ms", "")
+	h.do("PATCH", timersPath+"/x", "{"+hour+"}").want(200).has("late_by_ms", late)
+	h.do("POST", timersPath, `{"id":"x","merge":"replace",`+cb+","+hour+`,"priority":2}`).want(200).has("merged", "true", "late_by_ms", late)
+
+	for _, query := range []string{"", "?brief=true"} {
+		id := fmt.Sprint("b", len(query))
+		ops := `{"ops":[{"op":"add","id":"` + id + `",` + cb + "," + hour + `},{"op":"add","id":"` + id + `2",` + cb + `,"delay":"1h"},{"op":"patch","id":"` + id + `2",` + hour + `},{"op":"cancel","id":"` + id + `2"}]}`
+		r := h.do("POST", orders+"/batch"+query, ops).want(200)
+		r.has("results.0.late_by_ms", late, "results.0.timer.late_by_ms", "", "results.1.late_by_ms", "", "results.2.late_by_ms", late, "results.3.late_by_ms", "")
+	}
 }

@@ -392,6 +392,7 @@ func appendResult(rq *web.Request, b []byte, op *operation, brief bool) []byte {
 	}
 	o.Integer("status", int64(status(op.result.Code)))
 	o.Text("id", op.in.id)
+	o.OptInteger("late_by_ms", op.in.lateMs(&op.result, rq.NowMs()))
 	switch {
 	case op.verb == vCancel:
 		o.Text("outcome", cancelOutcome(op.result.Code))

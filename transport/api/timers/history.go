@@ -138,6 +138,17 @@ func recallExactly(rq *web.Request, topic *timer.Topic, id string) (*timer.Histo
 // absolute reports whether the time was given as an instant.
 func (in *timerRequest) absolute() bool { return in.given&spec.TimeFields != 0 && !in.when.Delay }
 
+// lateMs is how far past a change is due that was given an instant: more than a minute, which may
+// be a mistake of the client's. 0: it is not late, or the change has not taken the instant.
+func (in *timerRequest) lateMs(r *timer.Result, nowMs int64) int64 {
+	late := nowMs - in.spec.DueMs
+	ignored := r.Code == timer.Merged && (in.cmd.Merge == timer.MergeKeep || in.cmd.Merge == timer.MergeCollect && in.cmd.MaxWaitMs == 0)
+	if late <= timer.LateMs || !in.absolute() || r.Code == timer.Same || ignored {
+		return 0
+	}
+	return late
+}
+
 // tooLate turns "there is no such timer" into the end that the history knows: a change that came
 // after the end is 410, not 404.
 func tooLate(rq *web.Request, topic *timer.Topic, id string, v verb) (timer.Code, error) {

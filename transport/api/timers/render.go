@@ -15,9 +15,10 @@ type Writer struct {
 	topic   *timer.Topic
 	shards  int // 0: every timer has its Origin
 	payload bool
-	merged  bool // the timer answers an add that was merged with it
-	preview bool // it would be so: it has no uid
-	unnamed bool // and no id
+	merged  bool  // the timer answers an add that was merged with it
+	preview bool  // it would be so: it has no uid
+	unnamed bool  // and no id
+	lateMs  int64 // see timerRequest.lateMs
 }
 
 // NewWriter writes timers whole.
@@ -112,6 +113,7 @@ func (w *Writer) appendRun(o *web.Object, t *timer.Timer) {
 		o.OptText("tracestate", t.Trace.State)
 	}
 	o.OptBoolean("merged", w.merged)
+	o.OptInteger("late_by_ms", w.lateMs)
 	o.OptBoolean("paused", t.Paused)
 	o.OptInteger("collected", int64(t.Collected))
 	o.OptBoolean("successor", t.Successor)

@@ -100,7 +100,7 @@ func (in *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 	}
 	setETag(rq, res.Timer)
 	w := NewWriter(rq, t)
-	w.merged = res.Code == timer.Merged
+	w.merged, w.lateMs = res.Code == timer.Merged, in.lateMs(&res, rq.NowMs())
 	return rq.JSON(status(res.Code), appendWait(w.Append(rq.Out(), res.Timer), heldWait(res.Timer)))
 }
 
