@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -22,6 +24,17 @@ type Topic struct {
 	FormerIDs int64 `json:"former_ids"`
 	// WithoutURL, in the answer of a change, counts pending timers that nobody can be called for.
 	WithoutURL int64 `json:"without_url"`
+	// Action and Changes are what a dry run would do: create, change or leave.
+	Action  string        `json:"action"`
+	Changes []FieldChange `json:"changes"`
+}
+
+// FieldChange is a field of a policy, as callback.url, and its values before and after a change.
+// One that is empty is none; both are left out of credentials.
+type FieldChange struct {
+	Field string          `json:"field"`
+	From  json.RawMessage `json:"from"`
+	To    json.RawMessage `json:"to"`
 }
 
 // TopicCounts are a topic's timers by state; Scheduled includes Ready.
@@ -117,10 +130,16 @@ func (p PolicyPatch) MarshalJSON() ([]byte, error) {
 type TopicCondition struct {
 	Version string // it is at this version only; "": at any
 	Force   bool   // even if that takes away what pending timers or receivers need
+	DryRun  bool   // change nothing: the answer is the topic as it would be
 }
 
 func (d TopicCondition) request(method, topic string) Request {
-	return Request{Method: method, Path: Path("topics", topic), Query: forced(d.Force), IfTopic: d.Version, Repeatable: method == http.MethodPut && d.Version == ""}
+	r := Request{Method: method, Path: Path("topics", topic), Query: forced(d.Force), IfTopic: d.Version, Repeatable: d.DryRun || method == http.MethodPut && d.Version == ""}
+	if d.DryRun {
+		r.Query = maps.Clone(dryRun)
+		maps.Copy(r.Query, forced(d.Force))
+	}
+	return r
 }
 
 // KeptAnswers is what a topic keeps of the answers to calls.

@@ -27,8 +27,12 @@ func TestPolicyStaysUsable(t *testing.T) {
 	refused := func(method, body, words string) {
 		t.Helper()
 		before := n.must(200, "GET", "/v1/topics/orders", "")
-		if got := n.must(409, method, "/v1/topics/orders", body); !strings.Contains(got, `"code":"in_use"`) || !strings.Contains(got, words) {
+		got := n.must(409, method, "/v1/topics/orders", body)
+		if !strings.Contains(got, `"code":"in_use"`) || !strings.Contains(got, words) {
 			t.Errorf("%s %s: %s", method, body, got)
+		}
+		if dry := n.must(409, method, "/v1/topics/orders?dry_run=true", body); dry != got {
+			t.Errorf("%s %s: the dry run answers %s, the call %s", method, body, dry, got)
 		}
 		if after := n.must(200, "GET", "/v1/topics/orders", ""); after != before {
 			t.Errorf("it has changed: %s", after)
@@ -57,6 +61,41 @@ func TestPolicyStaysUsable(t *testing.T) {
 	n.must(200, "PATCH", "/v1/topics/orders?force=true", `{"secrets":[]}`)
 	n.must(200, "PUT", "/v1/topics/orders?force=true", `{}`)
 	n.must(200, "PATCH", "/v1/topics/orders", `{"history":"1h"}`) // it had no URL before
+}
+
+// TestDryRunOfPolicy: a dry run counts what a change would leave behind, refuses what the change
+// would refuse, and changes nothing.
+func TestDryRunOfPolicy(t *testing.T) {
+	n := start(t, t.TempDir())
+	const path = "/v1/topics/orders"
+	asked := func(status int, query, body string, wants ...string) {
+		t.Helper()
+		before := n.must(200, "GET", path, "")
+		got := n.must(status, "PATCH", path+query, body)
+		for _, want := range wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s %s: %s has no %s", query, body, got, want)
+			}
+		}
+		if after := n.must(200, "GET", path, ""); after != before {
+			t.Errorf("%s %s has changed it: %s", query, body, after)
+		}
+	}
+	if got := n.must(200, "PUT", path+"?dry_run=true", `{"serial":true}`); !strings.Contains(got, `"action":"create"`) {
+		t.Error(got)
+	}
+	n.must(404, "GET", path, "")
+	n.must(201, "PUT", path, `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	n.must(201, "POST", path+"/timers", `{"id":"a","delay":"1h"}`)
+	asked(200, "?dry_run=true&force=true", `{"callback":null,"key":"all"}`, `"without_url":1`, `"former_ids":1`, `{"field":"key","to":"all"}`)
+	asked(200, "?dry_run=true", `{"delivery":"pull"}`, `"changes":[{"field":"delivery","from":"push","to":"pull"}]`)
+	asked(200, "?dry_run=true", `{"delivery":"push"}`, `"action":"leave"`)
+	n.must(200, "PATCH", path, `{"delivery":"pull"}`)
+	n.must(201, "POST", path+"/timers", `{"id":"b","delay":"0s"}`)
+	n.must(200, "POST", path+"/pull", `{"wait":"20s"}`)
+	asked(409, "", `{"delivery":"push"}`, "and 1 are")
+	asked(409, "?dry_run=true", `{"delivery":"push"}`, "and 1 are")
+	asked(409, "?dry_run=true&force=true", `{"delivery":"push"}`, "and 1 are")
 }
 
 // slippingMeta has adds made just before the meta group decides about a topic, too late for what is

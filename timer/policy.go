@@ -28,6 +28,7 @@ type TopicChange struct {
 	Version uint32
 	New     bool // the topic must not be there
 	Force   bool // even if timers or receivers need what the change takes away
+	DryRun  bool // change nothing; the answer is the topic as it would be, with its present version
 	// FormerIDs is set by a change of the topic's key: how many pending timers keep their ids.
 	FormerIDs *int64
 }

@@ -160,7 +160,7 @@ func TestApplyOfHiddenValues(t *testing.T) {
 	applied(t, url, strings.ReplaceAll(hidden, "orders", "other"), 1, "", "nothing is stored for it to keep")
 	applied(t, url, strings.Replace(hidden, "["+aSecret+"]", "[]", 1), 1, "not done: change orders  secrets ["+shown+
 		"] -> []: the topic has 1 signing secret and would have none; nothing was changed. carillon ctl topics set changes the given fields only; --force does it nevertheless (409 in_use)\n"+
-		"0 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "not done: 1 of the changes")
+		"0 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "not done: 1 of the changes; nothing was changed")
 }
 
 // TestApplyChecksFirst: a fault anywhere in the file is reported with its line, and nothing of the
@@ -205,12 +205,49 @@ func TestApplyChecksFirst(t *testing.T) {
 	}
 }
 
-// TestApplyOfARefusedAddress: an address that the node refuses is of one topic; the others are made.
+// TestApplyOfARefusedAddress: where the node refuses an address, nothing of the file is done.
 func TestApplyOfARefusedAddress(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t)
-	applied(t, url, `topics: {aac: {}, zzz: {callback: {url: "http://169.254.169.254/x"}}}`, 1, "create aac\n"+
-		"not done: create zzz: callback.url: address not allowed: 169.254.169.254 is never called (422 callback_refused)\n1 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "not done: 1 of the changes")
+	ctlSays(t, url, "topics", "put", "bbb", "--policy", "{}")
+	const refused = "callback.url: address not allowed: 169.254.169.254 is never called (422 callback_refused)\n"
+	for _, file := range []string{
+		`topics: {aac: {}, bbb: {serial: true}, zzz: {callback: {url: "http://169.254.169.254/x"}}}`,
+		`topics: {aac: {}, bbb: {serial: true}, zzz: {on_dead: {topic: aac}, callback: {url: "http://169.254.169.254/x"}}}`,
+	} {
+		applied(t, url, file, 1, "create aac\nchange bbb  serial false -> true\nnot done: create zzz: "+refused+
+			"to create: 1, to change: 1, to leave: 0, to keep: 0, to delete: 0; nothing was changed\n", "not done: 1 of the changes; nothing was changed", "--dry-run")
+		applied(t, url, file, 1, "not done: create aac: not tried\nnot done: change bbb  serial false -> true: not tried\nnot done: create zzz: "+refused+
+			"0 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "not done: 3 of the changes; nothing was changed")
+	}
+	if out := ctlSays(t, url, "--json", "topics"); strings.Contains(out, "aac") || strings.Contains(out, `"serial":true`) {
+		t.Errorf("it was changed: %s", out)
+	}
+}
+
+// TestDryRunOfTopicsPut: topics put and set show what they would change, and change nothing.
+func TestDryRunOfTopicsPut(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	ctlSays(t, url, "topics", "put", "orders", "--policy", `{"callback":{"url":"http://127.0.0.1:9/"}}`)
+	ctlSays(t, url, "add", "orders", "--delay", "1h")
+	for _, c := range []struct{ args, out, err string }{
+		{`put|new|--policy|{}`, "create new\nnothing was changed\n", ""},
+		{`put|orders|--policy|{"serial":true,"callback":{"url":"http://127.0.0.1:9/","timeout":"5s"}}`, "change orders  callback.timeout 10s -> 5s, serial false -> true\nnothing was changed\n", ""},
+		{`set|orders|history=72h`, "leave orders\nnothing was changed\n", ""},
+		{`put|orders|--policy|{}`, "", "1 pending timer would have no callback URL"},
+		{`put|orders|--policy|{}|--force`, "change orders  callback.url http://127.0.0.1:9/ -> none  (pending timers without a URL: 1, with ids of the former key: 0)\nnothing was changed\n", ""},
+		{`put|orders|--policy|{"callback":{"url":"http://169.254.169.254/"}}`, "", "callback_refused"},
+	} {
+		before := ctlSays(t, url, "--json", "topics")
+		got := carillon(t, "", nil, append([]string{"ctl", "--url", url, "topics"}, append(strings.Split(c.args, "|"), "--dry-run")...)...)
+		if got.out != c.out || !strings.Contains(got.err, c.err) || (c.err == "") != (got.code == 0) {
+			t.Errorf("%s: %+v", c.args, got)
+		}
+		if after := ctlSays(t, url, "--json", "topics"); after != before {
+			t.Errorf("%s has changed something: %s", c.args, after)
+		}
+	}
 }
 
 // TestApplyTakesNothingAway: what pending timers need is refused without --force, and topics with
@@ -230,9 +267,9 @@ func TestApplyTakesNothingAway(t *testing.T) {
 	const file = `topics: {orders: {}, mail: {serial: true}}`
 	const busy = "keep busy  (timers pending: 1, dead letters: 0; carillon ctl topics delete busy --force drops them, too)\n"
 	applied(t, url, file, 1, "not done: change orders  callback.url http://127.0.0.1:9/ -> none: 1 pending timer would have no callback URL; "+
-		"nothing was changed. carillon ctl topics set changes the given fields only; --force does it nevertheless (409 in_use)\nchange mail  serial false -> true\n"+busy+"delete empty\n"+
-		"0 created, 1 changed, 0 left, 1 kept, 1 deleted\n", "not done: 1 of the changes; what was done stays, and the same command does the rest", "--prune")
-	applied(t, url, file, 0, "change orders  callback.url http://127.0.0.1:9/ -> none  (pending timers without a URL now: 1, with ids of the former key: 0)\nleave mail\n"+busy+"0 created, 1 changed, 1 left, 1 kept, 0 deleted\n", "", "--prune", "--force")
+		"nothing was changed. carillon ctl topics set changes the given fields only; --force does it nevertheless (409 in_use)\nnot done: change mail  serial false -> true: not tried\n"+busy+"not done: delete empty: not tried\n"+
+		"0 created, 0 changed, 0 left, 1 kept, 0 deleted\n", "not done: 3 of the changes; nothing was changed", "--prune")
+	applied(t, url, file, 0, "change orders  callback.url http://127.0.0.1:9/ -> none  (pending timers without a URL: 1, with ids of the former key: 0)\nchange mail  serial false -> true\n"+busy+"delete empty\n0 created, 2 changed, 0 left, 1 kept, 1 deleted\n", "", "--prune", "--force")
 	if out := ctlSays(t, url, "topics"); strings.Contains(out, "empty") || !strings.Contains(out, "busy") || !strings.Contains(out, "auto") {
 		t.Errorf("left are %s", out)
 	}
@@ -253,18 +290,21 @@ func TestApplyOverwritesNobody(t *testing.T) {
 	missing := reply{status: 404, body: `{"code":"unknown_topic"}`}
 	const file = "topics: {a: {serial: true}, b: {serial: true}}"
 	gets := []string{"GET /v1/topics/a", "GET /v1/topics/b"}
+	dry := reply{status: 200, body: `{}`}
+	const patchA, patchB = ` [If-Match: "1-4"] {"serial":true}`, ` [If-Match: "2-7"] {"serial":true}`
+	const putNew = ` [If-None-Match: *] {"serial":true}`
 	runCtl(t, []ctlCase{
 		{
 			name: "changed meanwhile", args: []string{"apply", "-f", "-"}, stdin: file, both: true, code: exitFailure,
-			replies: []reply{shown("a", "1-4"), shown("b", "2-7"), {status: 412, body: `{"code":"version_mismatch"}`}, {status: 200, body: `{}`}},
-			asked:   append(gets[:2:2], `PATCH /v1/topics/a [If-Match: "1-4"] {"serial":true}`, `PATCH /v1/topics/b [If-Match: "2-7"] {"serial":true}`),
+			replies: []reply{shown("a", "1-4"), shown("b", "2-7"), dry, dry, {status: 412, body: `{"code":"version_mismatch"}`}, {status: 200, body: `{}`}},
+			asked:   append(gets[:2:2], "PATCH /v1/topics/a?dry_run=true"+patchA, "PATCH /v1/topics/b?dry_run=true"+patchB, "PATCH /v1/topics/a"+patchA, "PATCH /v1/topics/b"+patchB),
 			out:     []string{"not done: change a  serial false -> true: somebody changed it meanwhile, which was not overwritten", "\nchange b  serial false -> true\n0 created, 1 changed"},
 			err:     []string{"not done: 1 of the changes"},
 		},
 		{
 			name: "made meanwhile", args: []string{"apply", "-f", "-"}, stdin: file, both: true, code: exitFailure,
-			replies: []reply{missing, missing, {status: 201, body: `{}`}, {status: 412, body: `{"code":"version_mismatch"}`}},
-			asked:   append(gets[:2:2], `PUT /v1/topics/a [If-None-Match: *] {"serial":true}`, `PUT /v1/topics/b [If-None-Match: *] {"serial":true}`),
+			replies: []reply{missing, missing, dry, dry, {status: 201, body: `{}`}, {status: 412, body: `{"code":"version_mismatch"}`}},
+			asked:   append(gets[:2:2], "PUT /v1/topics/a?dry_run=true"+putNew, "PUT /v1/topics/b?dry_run=true"+putNew, "PUT /v1/topics/a"+putNew, "PUT /v1/topics/b"+putNew),
 			out: []string{"create a\nnot done: create b: somebody made it meanwhile, which was not overwritten; look at it and apply again (412 version_mismatch)\n" +
 				"1 created, 0 changed"},
 			err: []string{"not done: 1 of the changes"},
@@ -276,7 +316,7 @@ func TestApplyOverwritesNobody(t *testing.T) {
 		},
 		{
 			name: "plan of a token that may change", args: []string{"apply", "-f", "-", "--dry-run"}, stdin: "topics: {a: {}}",
-			replies: []reply{missing, {status: 200, body: `{"scopes":["read","admin"]}`}}, asked: []string{gets[0], "GET /v1/cluster"}, out: []string{"create a\nto create: 1,"},
+			replies: []reply{missing, {status: 200, body: `{"scopes":["read","admin"]}`}, dry}, asked: []string{gets[0], "GET /v1/cluster", "PUT /v1/topics/a?dry_run=true [If-None-Match: *] {}"}, out: []string{"create a\nto create: 1,"},
 		},
 		{
 			name: "filled meanwhile", args: []string{"apply", "-f", "-", "--prune", "--force"}, stdin: "topics: {a: {}}",
@@ -298,7 +338,11 @@ func TestApplyOverwritesNobody(t *testing.T) {
 // TestApplyWithoutAnAnswer: after a change that nobody has answered, no other is tried.
 func TestApplyWithoutAnAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
+		switch {
+		case r.URL.Query().Has("dry_run"):
+			_, _ = io.WriteString(w, `{}`)
+			return
+		case r.Method != http.MethodGet:
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(http.StatusNotFound)

@@ -97,7 +97,7 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 		as := change
 		old, err := t.Latest(ctx, name)
 		switch {
-		case err != nil && !change.Force && !errors.Is(err, timer.ErrNoTopic):
+		case err != nil && (!change.Force || change.DryRun) && !errors.Is(err, timer.ErrNoTopic):
 			return nil, false, err
 		case err == nil && change.New:
 			return nil, false, timer.ErrTopicVersion
@@ -110,7 +110,11 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 				return nil, false, err
 			}
 		}
-		topic, created, err = t.put(ctx, name, p, as)
+		if change.DryRun {
+			topic, created, err = t.wouldPut(ctx, old, name, p, as)
+		} else {
+			topic, created, err = t.put(ctx, name, p, as)
+		}
 		if err == nil && old != nil && change.FormerIDs != nil {
 			*change.FormerIDs = t.countFormer(ctx, old, p)
 		}
@@ -162,6 +166,27 @@ func (t *Topics) put(ctx context.Context, name string, p *timer.Policy, as timer
 		return topic, false, err
 	}
 	return r.Topic, r.Created, err
+}
+
+// wouldPut is put without the change; old is the topic as it is, nil if there is none.
+func (t *Topics) wouldPut(ctx context.Context, old *timer.Topic, name string, p *timer.Policy, as timer.TopicChange) (*timer.Topic, bool, error) {
+	switch {
+	case as.Version != 0 && (old == nil || old.ID != as.ID || old.Version != as.Version):
+		return nil, false, timer.ErrTopicVersion
+	case old == nil:
+		return &timer.Topic{Name: name, Policy: *p}, true, nil
+	case p.Pull != old.Policy.Pull:
+		counts, err := t.Counts(ctx, []timer.TopicID{old.ID})
+		if err != nil {
+			return nil, false, err
+		}
+		if n := counts[0].Leased; n > 0 {
+			return nil, false, timer.LeasedError{Leased: n}
+		}
+	}
+	next := *old
+	next.Policy, next.AutoCreated = *p, false
+	return &next, false, nil
 }
 
 // inUse names what a policy would take away that is needed.

@@ -617,6 +617,8 @@ func (e fakeTopics) Put(_ context.Context, name string, p *timer.Policy, change 
 	switch {
 	case change.New && ok, change.Version != 0 && (!ok || t.ID != change.ID || t.Version != change.Version):
 		return nil, false, timer.ErrTopicVersion
+	case !ok && change.DryRun:
+		return &timer.Topic{Name: name, Policy: *p}, true, nil
 	case !ok:
 		return e.newTopic(name, *p, false), true, nil
 	case !change.Force && len(t.Policy.Secrets) > 0 && len(p.Secrets) == 0:
@@ -633,9 +635,12 @@ func (e fakeTopics) Put(_ context.Context, name string, p *timer.Policy, change 
 			return nil, false, timer.LeasedError{Leased: leased}
 		}
 	}
-	e.wrote++
 	c := *t
 	c.Policy, c.AutoCreated = *p, false
+	if change.DryRun {
+		return &c, false, nil
+	}
+	e.wrote++
 	c.Version++
 	e.topics[name] = &c
 	return &c, false, nil

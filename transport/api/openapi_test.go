@@ -114,7 +114,7 @@ func documentedScope(security any) (s web.Scope) {
 
 var documentedParams = map[string]string{
 	"TopicPrefix": "prefix", "DestinationState": "state", "Counts": "counts", "OfTimer": "id", "OverState": "state", "Limit": "limit", "Cursor": "cursor", "State": "state", "DueFrom": "due_from", "DueTo": "due_to", "From": "from", "To": "to",
-	"Label": "label", "EventTopic": "topic", "EventKind": "kind", "Until": "until", "Buckets": "buckets", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForcePolicy": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief", "DryRun": "dry_run", "DryRunOne": "dry_run", "DryRunShards": "dry_run", "Next": "next",
+	"Label": "label", "EventTopic": "topic", "EventKind": "kind", "Until": "until", "Buckets": "buckets", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForcePolicy": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief", "DryRun": "dry_run", "DryRunOne": "dry_run", "DryRunTopic": "dry_run", "DryRunShards": "dry_run", "Next": "next",
 }
 
 // The table of operations.md, section Tokens, has each call under the scope that it needs.

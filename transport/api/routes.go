@@ -73,6 +73,7 @@ var deadParams = []string{"reason", "from", "to", "label", "limit", "cursor"}
 
 var forceParams = []string{"force"}
 var dryRunParams = []string{"dry_run"}
+var policyParams = []string{"force", "dry_run"}
 
 const timerPath = "/v1/topics/{topic}/timers/{id}"
 
@@ -85,8 +86,8 @@ var routes = numbered([]route{
 
 	{method: "GET", path: "/v1/topics", scope: web.ScopeRead, handle: on(topics.List), large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
 	{method: "GET", path: "/v1/topics/{topic}", scope: web.ScopeRead, handle: on(topics.Read)},
-	{method: "PUT", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Put), audit: "topic.put", body: jsonBody, query: forceParams, versioned: true},
-	{method: "PATCH", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Patch), audit: "topic.patch", body: jsonBody, query: forceParams, versioned: true},
+	{method: "PUT", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Put), audit: "topic.put", body: jsonBody, query: policyParams, versioned: true},
+	{method: "PATCH", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Patch), audit: "topic.patch", body: jsonBody, query: policyParams, versioned: true},
 	{method: "DELETE", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Delete), audit: "topic.delete", query: forceParams, versioned: true},
 	{method: "POST", path: "/v1/topics/{topic}/pause", scope: web.ScopeAdmin, handle: on(topics.Pause), audit: "topic.pause", body: emptyBody},
 	{method: "POST", path: "/v1/topics/{topic}/resume", scope: web.ScopeAdmin, handle: on(topics.Resume), audit: "topic.resume", body: emptyBody},

@@ -165,3 +165,49 @@ func TestTopicIfLate(t *testing.T) {
 		t.Error("the default is to fire")
 	}
 }
+
+// TestDryRunOfTopic: a dry run of a PUT or PATCH shows the topic as the call would leave it, and
+// what would change, or is refused as the call is. It changes nothing.
+func TestDryRunOfTopic(t *testing.T) {
+	h := newHarness(t)
+	const made = `{"callback":{"url":"http://a.example/","headers":{"Authorization":"t0k"}},"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}`
+	version := func() string { return pick(h.do("GET", orders, "").json(), "version") }
+	for i, c := range []struct{ method, body, header, action, changes string }{
+		{"PATCH", `{"history":"9h"}`, "", "", ""}, // there is none yet
+		{"PUT", made, "", "create", ""},
+		{"PUT", made, "If-None-Match: *", "", ""},
+		{"PUT", made, "", "leave", ""},
+		{"PUT", `{}`, "", "", ""}, // the secrets are in use
+		{"PATCH", `{"history":"9h","retry":{"max_attempts":3}}`, "", "change", `[{"field":"history","from":"72h","to":"9h"},{"field":"retry.max_attempts","from":16,"to":3}]`},
+		{"PATCH", `{"callback":{"headers":{"Authorization":"other"}}}`, "", "change", `[{"field":"callback.headers"}]`},
+		{"PATCH", `{"window":{"from":"08:00"}}`, "", "change", `[{"field":"window","to":{"from":"08:00"}}]`},
+		{"PATCH", `{"window":null,"on_dead":{"topic":"ends"}}`, "", "", ""},
+		{"PATCH", `{"history":"1h"}`, `If-Match: "9-9"`, "", ""},
+		{"PATCH", `{}`, "", "", ""},
+		{"PATCH", `{"callback":{"url":"http://u@a.example/"}}`, "", "", ""},
+	} {
+		var headers []string
+		if c.header != "" {
+			headers = []string{c.header}
+		}
+		changes, was := h.engine.changes(), version()
+		dry := h.do(c.method, orders+"?dry_run=true", c.body, headers...)
+		if h.engine.changes() != changes || version() != was {
+			t.Fatalf("%d: the dry run has changed something", i)
+		}
+		done := h.do(c.method, orders, c.body, headers...)
+		if done.status >= 300 {
+			if c.action != "" || dry.status != done.status || dry.body != done.body {
+				t.Errorf("%d: the dry run answers %d %s\nthe call %d %s", i, dry.status, dry.body, done.status, done.body)
+			}
+			continue
+		}
+		if dry.want(200).header.Get("ETag") != "" || c.action == "" {
+			t.Errorf("%d: %s, ETag %q", i, dry.body, dry.header.Get("ETag"))
+		}
+		dry.has("action", `"`+c.action+`"`, "changes", c.changes, "policy", pick(done.json(), "policy"), "version", was)
+	}
+	h.do("POST", "/v1/topics/auto/timers", `{`+cb+`,"delay":"1h"}`).want(201)
+	h.do("PUT", "/v1/topics/auto?dry_run=true", `{}`).want(200).has("changes", `[{"field":"auto_created","from":true,"to":false}]`)
+	h.do("DELETE", orders+"?dry_run=true", "").problem(400, web.BadRequest)
+}

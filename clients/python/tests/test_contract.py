@@ -99,6 +99,10 @@ class Contract(unittest.TestCase):
         self.assertEqual((made["policy"]["callback"]["url"], made["policy"]["retry"]["max_attempts"], made["auto_created"]), (self.hook.url, 1, False))
         self.assertNotEqual(made["policy"]["secrets"], [SECRET])
         c.put_topic("orders", made["policy"])  # a policy can be put back as shown
+        self.assertEqual(c.put_topic("orders", made["policy"], dry_run=True)["action"], "leave")
+        dry = c.patch_topic("orders", {"history": "9h"}, dry_run=True)
+        self.assertEqual(dry["changes"], [{"field": "history", "from": made["policy"]["history"], "to": "9h"}])
+        self.assertEqual(c.topic("orders")["policy"], made["policy"])
         version = c.topic("orders")["version"]
         patched = c.patch_topic("orders", {"concurrency": 7, "callback": {"timeout": None}}, if_match=version)
         self.assertEqual((patched["policy"]["concurrency"], patched["policy"]["callback"]["timeout"]), (7, "10s"))

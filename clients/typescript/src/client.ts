@@ -23,6 +23,12 @@ export interface TopicCondition extends CallOptions {
   force?: boolean;
 }
 
+/** Options of a change of a topic's policy. */
+export interface PolicyOptions extends TopicCondition {
+  /** Change nothing: the answer is the topic as it would be, with its action and changes. */
+  dryRun?: boolean;
+}
+
 /** Options of an add. */
 export interface AddOptions extends CallOptions {
   /**
@@ -201,13 +207,13 @@ export class Client {
    * Sets a topic's whole policy, and makes the topic if need be. What is left out goes back to its
    * default.
    */
-  putTopic(topic: string, policy: t.Policy, o: TopicCondition = {}): Promise<t.Topic> {
-    return this.#call({ ...ofTopic("PUT", topic, o), body: policy, repeatable: !o.ifMatch });
+  putTopic(topic: string, policy: t.Policy, o: PolicyOptions = {}): Promise<t.Topic> {
+    return this.#call({ ...ofTopic("PUT", topic, o), body: policy, repeatable: o.dryRun || !o.ifMatch });
   }
 
   /** Changes some fields of a topic's policy. null resets a field to its default. */
-  patchTopic(topic: string, patch: t.PolicyPatch, o: TopicCondition = {}): Promise<t.Topic> {
-    return this.#call({ ...ofTopic("PATCH", topic, o), body: patch });
+  patchTopic(topic: string, patch: t.PolicyPatch, o: PolicyOptions = {}): Promise<t.Topic> {
+    return this.#call({ ...ofTopic("PATCH", topic, o), body: patch, repeatable: o.dryRun });
   }
 
   /** Reads a topic with its counts. */
@@ -459,7 +465,7 @@ function ofTimer(method: Request["method"], topic: string, id: string, o: PutOpt
   return { method, path: path("topics", topic, "timers", id, ...more), headers, topic, timer: id, ...limits(o) };
 }
 
-function ofTopic(method: Request["method"], topic: string, o: TopicCondition): Request {
+function ofTopic(method: Request["method"], topic: string, o: PolicyOptions): Request {
   const headers: Record<string, string> = o.ifMatch ? { "If-Match": `"${o.ifMatch}"` } : {};
-  return { method, path: path("topics", topic), query: { force: o.force || undefined }, headers, ...limits(o) };
+  return { method, path: path("topics", topic), query: { force: o.force || undefined, dry_run: o.dryRun || undefined }, headers, ...limits(o) };
 }

@@ -1390,6 +1390,8 @@ export interface components {
             on_dead?: components["schemas"]["OnEnd"];
             /** @description In the answer to an add that was merged with this timer. */
             merged?: boolean;
+            /** @description In the answer to an add, a PUT or a PATCH with an instant (at, at_ms, at_local) of more than a minute ago: how long ago. Often a mistake, such as a wrong year. The timer is due at once. */
+            late_by_ms?: number;
             /** @description Somebody holds it; see its pause. */
             paused?: boolean;
             /** @description How many payloads the array has of a timer that collects. After an add: of the array that the payload is in. */
@@ -1423,6 +1425,8 @@ export interface components {
             priority: number;
             /** @description If one was given. */
             weight?: number;
+            /** @description As of a Timer. */
+            late_by_ms?: number;
             attempts: number;
             max_attempts: number;
             created: components["schemas"]["Time"];
@@ -1521,6 +1525,8 @@ export interface components {
             status: number;
             id?: string;
             timer?: components["schemas"]["Timer"];
+            /** @description As of a Timer; in a batch it is here, also with brief. */
+            late_by_ms?: number;
             /**
              * @description In place of the timer: it was changed, and the answer is too large to show it.
              * @constant
@@ -1937,6 +1943,20 @@ export interface components {
             former_ids?: number;
             /** @description In the answer of a change: pending timers that have no callback URL of their own, in a topic that has none. They will wait for no_callback. */
             without_url?: number;
+            /**
+             * @description In the answer of a dry run.
+             * @enum {unknown}
+             */
+            action?: "create" | "change" | "leave";
+            /** @description In the answer of a dry run whose action is change, by field. */
+            changes?: components["schemas"]["FieldChange"][];
+        };
+        /** @description Without from or to: there is no value. Without both: the field changes, and its values are not shown, as of credentials. */
+        FieldChange: {
+            /** @example callback.url */
+            field: string;
+            from?: unknown;
+            to?: unknown;
         };
         TopicList: {
             topics: components["schemas"]["Topic"][];
@@ -2336,6 +2356,8 @@ export interface components {
         Force: boolean;
         /** @description Even if pending timers are left without a URL, or with ids of another key, or the topic without the secrets that it has: else 409 in_use. */
         ForcePolicy: boolean;
+        /** @description Change nothing, and make no topic: 200 with the topic as it would be, its present version, the action and the changes. All checks are made but those of quotas, and refusals are those of the real call. Not in the audit log. */
+        DryRunTopic: boolean;
         /** @description Even if the node is up and holds replicas. */
         ForceRemove: boolean;
         /** @description Change nothing: the answer is what the growth would need, about. Not in the audit log. */
@@ -2553,6 +2575,8 @@ export interface operations {
             query?: {
                 /** @description Even if pending timers are left without a URL, or with ids of another key, or the topic without the secrets that it has: else 409 in_use. */
                 force?: components["parameters"]["ForcePolicy"];
+                /** @description Change nothing, and make no topic: 200 with the topic as it would be, its present version, the action and the changes. All checks are made but those of quotas, and refusals are those of the real call. Not in the audit log. */
+                dry_run?: components["parameters"]["DryRunTopic"];
             };
             header?: {
                 /** @description Only if the topic is as a read with this ETag showed it. */
@@ -2571,7 +2595,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Policy replaced. */
+            /** @description Policy replaced; or, of a dry run, the topic as it would be. */
             200: {
                 headers: {
                     ETag: components["headers"]["TopicVersion"];
@@ -2658,6 +2682,8 @@ export interface operations {
             query?: {
                 /** @description Even if pending timers are left without a URL, or with ids of another key, or the topic without the secrets that it has: else 409 in_use. */
                 force?: components["parameters"]["ForcePolicy"];
+                /** @description Change nothing, and make no topic: 200 with the topic as it would be, its present version, the action and the changes. All checks are made but those of quotas, and refusals are those of the real call. Not in the audit log. */
+                dry_run?: components["parameters"]["DryRunTopic"];
             };
             header?: {
                 /** @description Only if the topic is as a read with this ETag showed it. */
@@ -2674,7 +2700,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Policy changed. */
+            /** @description Policy changed; or, of a dry run, the topic as it would be. */
             200: {
                 headers: {
                     ETag: components["headers"]["TopicVersion"];

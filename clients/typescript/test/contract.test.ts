@@ -55,6 +55,10 @@ test("topics", async () => {
   assert.deepEqual([made.policy.callback?.url, made.policy.retry?.max_attempts, made.auto_created], [hook(), 1, false]);
   assert.notEqual(made.policy.secrets?.[0], secret);
   await client.putTopic("orders", made.policy); // a policy can be put back as shown
+  assert.equal((await client.putTopic("orders", made.policy, { dryRun: true })).action, "leave");
+  const dry = await client.patchTopic("orders", { history: "9h" }, { dryRun: true });
+  assert.deepEqual(dry.changes, [{ field: "history", from: made.policy.history, to: "9h" }]);
+  assert.deepEqual((await client.topic("orders")).policy, made.policy);
   const read = await client.topic("orders");
   const patched = await client.patchTopic("orders", { concurrency: 7, callback: { timeout: null } }, { ifMatch: read.version ?? "" });
   assert.deepEqual([patched.policy.concurrency, patched.policy.callback?.timeout], [7, "10s"]);

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -27,8 +26,8 @@ type applyCmd struct {
 func (*applyCmd) Help() string {
 	return "The file is topics: {name: policy}, with the fields of topics put. A field that is left out has its default; " +
 		"secrets and signing_keys alone stay as they are then. " +
-		"Names, fields and values, and the topics that policies name, are checked in the whole file before anything is changed. " +
-		"Addresses that nodes refuse, quotas, and what timers need are checked when a topic is sent: a refusal is of that topic alone. " +
+		"The whole file is checked before anything is changed: names, fields and values, the topics that policies name, " +
+		"addresses that nodes refuse, and what pending timers need. If a change is refused, none is made. " +
 		"Only what differs is sent, and only to the version that was compared; what somebody else makes or changes meanwhile stays."
 }
 
@@ -41,20 +40,30 @@ carillon ctl apply -f topics.yaml --prune`
 // step is what is done with one topic: create, change, leave, delete, or keep: it is to be pruned
 // and is not empty.
 type step struct {
-	Topic   string        `json:"topic"`
-	Action  string        `json:"action"`
-	Changes []fieldChange `json:"changes,omitempty"`
-	Note    string        `json:"note,omitempty"`
-	Error   string        `json:"error,omitempty"` // it was not done, and why
+	Topic   string               `json:"topic"`
+	Action  string               `json:"action"`
+	Changes []topics.FieldChange `json:"changes,omitempty"`
+	Note    string               `json:"note,omitempty"`
+	Error   string               `json:"error,omitempty"` // it was not done, and why
 
 	request client.Request // zero where nothing changes
+	body    fields         // of request
 }
 
-// fieldChange has no From or To where there is no value.
-type fieldChange struct {
-	Field string          `json:"field"`
-	From  json.RawMessage `json:"from,omitempty"`
-	To    json.RawMessage `json:"to,omitempty"`
+// plannedTopic is the answer to a change of a topic, or to its dry run.
+type plannedTopic struct {
+	Topic      string               `json:"topic"`
+	Action     string               `json:"action"`
+	Changes    []topics.FieldChange `json:"changes"`
+	WithoutURL int64                `json:"without_url"`
+	FormerIDs  int64                `json:"former_ids"`
+}
+
+func (p *plannedTopic) note() string {
+	if p.WithoutURL+p.FormerIDs == 0 {
+		return ""
+	}
+	return fmt.Sprintf("pending timers without a URL: %d, with ids of the former key: %d", p.WithoutURL, p.FormerIDs)
 }
 
 func (a *applyCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -66,16 +75,24 @@ func (a *applyCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
+	var mayNot error
+	if a.DryRun && slices.ContainsFunc(steps, func(s step) bool { return s.request.Method != "" }) {
+		mayNot = ctl.mayChangeTopics()
+	}
+	refused := false
+	if mayNot == nil {
+		refused = rehearse(ctl, steps)
+	}
 	counts := map[string]int{}
-	undone, stopped := 0, false
+	undone, stopped := 0, refused
 	for i := range steps {
 		s := &steps[i]
 		switch {
-		case a.DryRun || s.request.Method == "":
+		case a.DryRun || s.request.Method == "" || s.Error != "":
 		case stopped:
 			s.Error = "not tried"
 		default:
-			stopped = s.run(ctl)
+			stopped = s.send(ctl, s.request)
 		}
 		if s.Error != "" {
 			undone++
@@ -96,12 +113,40 @@ func (a *applyCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		_, err = fmt.Fprintf(term.Out, form, counts["create"], counts["change"], counts["leave"], counts["keep"], counts["delete"])
 	}
 	if undone > 0 {
-		return fmt.Errorf("not done: %d of the changes; what was done stays, and the same command does the rest", undone)
+		rest := "what was done stays, and the same command does the rest"
+		if refused {
+			rest = "nothing was changed"
+		}
+		return fmt.Errorf("not done: %d of the changes; %s", undone, rest)
 	}
-	if err == nil && a.DryRun && counts["create"]+counts["change"]+counts["delete"] > 0 {
-		err = ctl.mayChangeTopics()
+	return cmp.Or(err, mayNot)
+}
+
+// rehearse asks for a dry run of each change, so that none is made where one is refused. What
+// waits for another topic of the file was looked at by checkOutcomes. Deletions have no dry run.
+func rehearse(ctl *Command, steps []step) (refused bool) {
+	made := map[string]bool{}
+	for i := range steps {
+		s := &steps[i]
+		made[s.Topic] = s.Action == "create"
+		body := maps.Clone(s.body)
+		for _, field := range outcomeFields {
+			if made[outcomeTopic(body[field])] {
+				delete(body, field)
+			}
+		}
+		if s.request.Method == "" || s.Action == "delete" || s.Action == "change" && len(body) == 0 {
+			continue
+		}
+		r := s.request
+		r.Query, r.Body = maps.Clone(r.Query), plain(body)
+		r.Query.Set("dry_run", "true")
+		stopped := s.send(ctl, r)
+		if refused = refused || s.Error != ""; stopped {
+			break
+		}
 	}
-	return err
+	return refused
 }
 
 // mayChangeTopics is the error that a change of a topic would have for want of a scope.
@@ -134,19 +179,15 @@ func (s *step) String() string {
 	return text
 }
 
-// run makes the change. A refusal concerns one topic; stop reports that no node has answered.
-func (s *step) run(ctl *Command) (stop bool) {
-	body, err := ctl.do(s.request)
+// send makes the change, or its dry run. stop reports that no node has answered.
+func (s *step) send(ctl *Command, r client.Request) (stop bool) {
+	body, err := ctl.do(r)
 	p, refused := errors.AsType[*client.Problem](err)
 	switch {
 	case err == nil:
-		var answer struct {
-			WithoutURL int64 `json:"without_url"`
-			FormerIDs  int64 `json:"former_ids"`
-		}
-		if _ = json.Unmarshal(body, &answer); answer.WithoutURL+answer.FormerIDs > 0 {
-			s.Note = fmt.Sprintf("pending timers without a URL now: %d, with ids of the former key: %d", answer.WithoutURL, answer.FormerIDs)
-		}
+		var answer plannedTopic
+		_ = json.Unmarshal(body, &answer)
+		s.Note = answer.note()
 	case refused && s.Action == "delete" && p.Status == http.StatusNotFound:
 		s.Note = "somebody else deleted it meanwhile"
 	case refused && p.Code == client.ErrNotEmpty:
@@ -174,7 +215,7 @@ func (a *applyCmd) plan(ctl *Command, wanted []topicInFile) (steps []step, err e
 		t := &wanted[i]
 		body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", t.name)})
 		_, refused := errors.AsType[*client.Problem](err)
-		s := a.step(t.name, "create", http.MethodPut, plain(t.policy), "")
+		s := a.step(t.name, "create", http.MethodPut, t.policy, "")
 		switch {
 		case err == nil:
 			s, err = a.compare(t, body)
@@ -213,9 +254,9 @@ func (a *applyCmd) plan(ctl *Command, wanted []topicInFile) (steps []step, err e
 // checkOutcomes looks at the topics that s has on_done and on_dead of t name: each must be there
 // when t is sent, and not be serial. serial has the topics that are sent before, later the others.
 func (s *step) checkOutcomes(ctl *Command, t *topicInFile, later []topicInFile, serial map[string]bool) error {
-	for _, field := range []string{"on_done", "on_dead"} {
+	for _, field := range outcomeFields {
 		to := t.outcomeTopic(field)
-		stays := s.Action != "create" && !slices.ContainsFunc(s.Changes, func(c fieldChange) bool { return strings.HasPrefix(c.Field, field) })
+		stays := s.Action != "create" && !slices.ContainsFunc(s.Changes, func(c topics.FieldChange) bool { return strings.HasPrefix(c.Field, field) })
 		if to == "" || stays {
 			continue
 		}
@@ -244,9 +285,12 @@ func (s *step) checkOutcomes(ctl *Command, t *topicInFile, later []topicInFile, 
 	return nil
 }
 
-func (a *applyCmd) step(topic, action, method string, body []byte, version string) step {
+func (a *applyCmd) step(topic, action, method string, body fields, version string) step {
 	guard := topicCondition{IfMatch: version, Force: a.Force && action == "change"}
-	s := step{Topic: topic, Action: action, request: guard.request(method, topic, body)}
+	s := step{Topic: topic, Action: action, body: body, request: guard.request(method, topic, nil)}
+	if body != nil {
+		s.request.Body = plain(body)
+	}
 	s.request.CreateOnly = action == "create"
 	return s
 }
@@ -275,65 +319,57 @@ func (a *applyCmd) compare(t *topicInFile, answer []byte) (step, error) {
 			delete(want, name)
 		}
 	}
-	patch, changes := patchTo("", have, want, t.policy)
+	patch, changes := patchTo(have, want, t.policy)
 	if len(patch) == 0 && row.AutoCreated {
 		// A topic of a file does not go when it is idle: any change makes it one that somebody
 		// made.
 		patch = fields{"delivery": want["delivery"]}
-		changes = []fieldChange{{"auto_created", plain(true), plain(false)}}
+		changes = []topics.FieldChange{{Field: "auto_created", From: plain(true), To: plain(false)}}
 	}
 	if len(patch) == 0 {
 		return step{Topic: t.name, Action: "leave"}, nil
 	}
-	s := a.step(t.name, "change", http.MethodPatch, plain(patch), row.Version)
+	s := a.step(t.name, "change", http.MethodPatch, patch, row.Version)
 	s.Changes = changes
 	return s, nil
 }
 
 // patchTo is the patch that turns a policy that is shown as have into one that is shown as want,
 // and its changes one by one. file has the values to send; what it lacks goes back to the default.
-// The members of callback, retry, rate, breaker and window change one by one.
-func patchTo(path string, have, want, file fields) (patch fields, changes []fieldChange) {
+func patchTo(have, want, file fields) (patch fields, changes []topics.FieldChange) {
+	changes = topics.Changes(plain(have), plain(want))
+	// A credential is shown as REDACTED: it may be another than the one in the file.
+	const headers = "callback.headers"
+	given, shown := membersOf(file["callback"])["headers"], membersOf(want["callback"])["headers"]
+	if given != nil && !same(given, shown) && !slices.ContainsFunc(changes, func(c topics.FieldChange) bool { return c.Field == headers }) {
+		changes = append(changes, topics.FieldChange{Field: headers, From: shown, To: shown})
+		slices.SortFunc(changes, func(a, b topics.FieldChange) int { return cmp.Compare(a.Field, b.Field) })
+	}
 	patch = fields{}
-	all := maps.Clone(have)
-	maps.Copy(all, want)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		from, to, given := have[name], want[name], file[name]
-		// A credential is shown as REDACTED: it may be another than the one in the file.
-		hidden := path+name == "callback.headers" && given != nil && !same(given, to)
-		switch {
-		case path == "" && isObject(from) && isObject(to):
-			inner, more := patchTo(name+".", membersOf(from), membersOf(to), membersOf(given))
-			if len(inner) == 0 {
-				continue
-			}
-			patch[name] = plain(inner)
-			changes = append(changes, more...)
-		case same(from, to) && !hidden:
-			continue
-		default:
-			patch[name] = given
-			changes = append(changes, fieldChange{path + name, from, to})
+	for _, c := range changes {
+		name, member, nested := strings.Cut(c.Field, ".")
+		value := file[name]
+		if nested {
+			inner := membersOf(patch[name])
+			inner[member] = orNull(membersOf(value)[member])
+			value = plain(inner)
 		}
-		if given == nil {
-			patch[name] = []byte("null")
-		}
+		patch[name] = orNull(value)
 	}
 	return patch, changes
 }
 
-// membersOf reads an object; anything else has no members.
-func membersOf(object []byte) fields {
-	all := fields{}
-	_ = json.Unmarshal(object, &all)
-	return all
+// orNull is a value to send, null where there is none.
+func orNull(value json.RawMessage) json.RawMessage {
+	if value == nil {
+		return json.RawMessage("null")
+	}
+	return value
 }
+
+// membersOf reads an object; anything else has no members.
+func membersOf(object []byte) fields { return topics.MembersOf(object) }
 
 func isObject(raw []byte) bool { return bytes.HasPrefix(raw, []byte("{")) }
 
-// same compares JSON by its meaning.
-func same(a, b []byte) bool {
-	var x, y any
-	_, _ = json.Unmarshal(a, &x), json.Unmarshal(b, &y)
-	return reflect.DeepEqual(x, y)
-}
+func same(a, b []byte) bool { return topics.Same(a, b) }

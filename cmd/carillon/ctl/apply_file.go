@@ -109,10 +109,15 @@ func (t *topicInFile) shown(had []byte) (fields, error) {
 	return membersOf(shown), nil
 }
 
+// outcomeFields are those of a policy that name topics.
+var outcomeFields = []string{"on_done", "on_dead"}
+
 // outcomeTopic is the topic that on_done or on_dead names; "" if none.
-func (t *topicInFile) outcomeTopic(field string) string {
+func (t *topicInFile) outcomeTopic(field string) string { return outcomeTopic(t.policy[field]) }
+
+func outcomeTopic(value []byte) string {
 	var to struct{ Topic string }
-	_ = json.Unmarshal(t.policy[field], &to)
+	_ = json.Unmarshal(value, &to)
 	return to.Topic
 }
 
@@ -186,7 +191,7 @@ func namedFirst(wanted []topicInFile) (ordered []topicInFile) {
 			return
 		}
 		placed[i] = true
-		for _, field := range []string{"on_done", "on_dead"} {
+		for _, field := range outcomeFields {
 			if k, there := at[wanted[i].outcomeTopic(field)]; there {
 				place(k)
 			}

@@ -49,14 +49,31 @@ func (g *topicGetCmd) Run(ctl *Command, term *terminal.Terminal) error {
 type topicCondition struct {
 	IfMatch string `placeholder:"VERSION" help:"Only if this is still its version, as topics get shows it."`
 	Force   bool   `help:"Even if pending timers are left without a URL, or receivers without the secrets that they check."`
+	DryRun  bool   `help:"Change nothing; show what would change, or why it is refused."`
 }
 
 func (d *topicCondition) request(method, topic string, body []byte) client.Request {
 	r := client.Request{Method: method, Path: client.Path("topics", topic), Body: body, IfTopic: d.IfMatch}
+	r.Query = url.Values{}
 	if d.Force {
-		r.Query = url.Values{"force": {"true"}}
+		r.Query.Set("force", "true")
+	}
+	if d.DryRun {
+		r.Query.Set("dry_run", "true")
 	}
 	return r
+}
+
+// change makes the call, and prints the topic, or what would change.
+func (d *topicCondition) change(ctl *Command, term *terminal.Terminal, r client.Request) error {
+	if !d.DryRun {
+		return ctl.showDetail(term, r)
+	}
+	return ctl.show(term, r, reading(func(answer *plannedTopic) error {
+		s := step{Topic: answer.Topic, Action: answer.Action, Changes: answer.Changes, Note: answer.note()}
+		_, err := fmt.Fprintf(term.Out, "%s\nnothing was changed\n", printable(s.String()))
+		return err
+	}))
 }
 
 type topicSetCmd struct {
@@ -78,7 +95,7 @@ func (s *topicSetCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	return ctl.showDetail(term, s.request(http.MethodPatch, s.Topic, body))
+	return s.change(ctl, term, s.request(http.MethodPatch, s.Topic, body))
 }
 
 // patchOf makes an object of fields: key=value, object.key=value, or deeper.
@@ -129,6 +146,7 @@ type topicPutCmd struct {
 
 func (*topicPutCmd) Examples() string {
 	return `carillon ctl topics put orders --policy '{"callback":{"url":"https://shop.example/hooks"},"retry":{"max_attempts":5}}'
+carillon ctl topics put orders --policy @orders.json --dry-run
 carillon ctl topics put orders --policy @orders.json`
 }
 
@@ -137,7 +155,7 @@ func (p *topicPutCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	return ctl.showDetail(term, p.request(http.MethodPut, p.Topic, policy))
+	return p.change(ctl, term, p.request(http.MethodPut, p.Topic, policy))
 }
 
 type topicDeleteCmd struct {

@@ -33,9 +33,10 @@ func Put(rq *web.Request) *web.Problem {
 		return p
 	}
 	var stored *timer.Policy
-	switch t, err := rq.Core.Topics.Latest(rq.Base, rq.Topic); {
+	old, err := rq.Core.Topics.Latest(rq.Base, rq.Topic)
+	switch {
 	case err == nil:
-		stored = &t.Policy
+		stored = &old.Policy
 	case !errors.Is(err, timer.ErrNoTopic):
 		return web.Fault(err)
 	}
@@ -53,14 +54,17 @@ func Put(rq *web.Request) *web.Problem {
 	var former int64
 	change.FormerIDs = &former
 	t, created, err := rq.Core.Topics.Put(rq.Base, rq.Topic, policy, change)
-	if err != nil {
+	switch {
+	case err != nil:
 		return topicFault(err, change)
+	case change.DryRun && created:
+		return wouldChange(rq, nil, t, 0)
+	case change.DryRun:
+		return wouldChange(rq, old, t, former)
+	case created:
+		return changedTopic(rq, 201, t, former)
 	}
-	status := 200
-	if created {
-		status = 201
-	}
-	return changedTopic(rq, status, t, former)
+	return changedTopic(rq, 200, t, former)
 }
 
 // patchTries bounds how often a patch is applied again because the topic has changed meanwhile.
@@ -100,9 +104,12 @@ func Patch(rq *web.Request) *web.Problem {
 		if change.Version == 0 {
 			as.ID, as.Version = t.ID, t.Version
 		}
-		t, _, err = rq.Core.Topics.Put(rq.Base, rq.Topic, policy, as)
-		if err == nil {
-			return changedTopic(rq, 200, t, former)
+		next, _, fault := rq.Core.Topics.Put(rq.Base, rq.Topic, policy, as)
+		switch err = fault; {
+		case err == nil && change.DryRun:
+			return wouldChange(rq, t, next, former)
+		case err == nil:
+			return changedTopic(rq, 200, next, former)
 		}
 		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || !rq.Sleep(2*time.Millisecond<<try) {
 			break
@@ -123,10 +130,13 @@ func topicFault(err error, change timer.TopicChange) *web.Problem {
 	return web.Fault(err)
 }
 
-// topicChange is the version that a change of the topic is for, and whether it is forced.
+// topicChange is the version that a change of the topic is for, whether it is forced, and whether it
+// is a dry run.
 func topicChange(rq *web.Request) (c timer.TopicChange, p *web.Problem) {
 	c.ID, c.Version, c.New = rq.TopicID, rq.IfMatch, rq.CreateOnly
-	c.Force, p = rq.Query.Boolean("force", false)
+	if c.Force, p = rq.Query.Boolean("force", false); p == nil {
+		c.DryRun, p = rq.Dry()
+	}
 	return c, p
 }
 
@@ -151,16 +161,20 @@ func setPaused(rq *web.Request, paused bool) *web.Problem {
 func changedTopic(rq *web.Request, status int, t *timer.Topic, formerIDs int64) *web.Problem {
 	setTopicETag(rq, t)
 	o := web.Object{B: rq.Out()}
+	membersAfter(rq, &o, t, formerIDs)
+	return rq.JSON(status, o.End())
+}
+
+func membersAfter(rq *web.Request, o *web.Object, t *timer.Topic, formerIDs int64) {
 	if counts, err := rq.Core.Timers.Counts(rq.Base, []timer.TopicID{t.ID}); err != nil {
-		members(&o, t, nil)
+		members(o, t, nil)
 	} else {
-		members(&o, t, &counts[0])
+		members(o, t, &counts[0])
 		if n := counts[0].NoURL; n > 0 && t.Policy.CallsNobody() {
 			o.Integer("without_url", n)
 		}
 	}
 	o.OptInteger("former_ids", formerIDs)
-	return rq.JSON(status, o.End())
 }
 
 // Delete deletes a topic.
@@ -207,6 +221,9 @@ func members(o *web.Object, t *timer.Topic, counts *timer.Counts) {
 		o.Integer("oldest_overdue_ms", counts.OldestOverdueMs)
 	}
 	o.Boolean("auto_created", t.AutoCreated)
+	if t.ID == 0 { // of a dry run: it is not there
+		return
+	}
 	o.Name("version")
 	o.B = web.AppendTopicETag(o.B, t)
 }

@@ -241,20 +241,25 @@ class Client:
     # Topics.
 
     def put_topic(
-        self, topic: str, policy: t.Policy, *, if_match: str = "", force: bool = False, timeout: Optional[float] = None
+        self, topic: str, policy: t.Policy, *, if_match: str = "", force: bool = False, dry_run: bool = False,
+        timeout: Optional[float] = None,
     ) -> t.Topic:
         """Sets a topic's whole policy, and makes the topic if need be. What is left out goes
-        back to its default."""
-        r = _of_topic("PUT", topic, if_match, force, timeout, policy)
-        r.repeatable = not if_match
+        back to its default. A dry run changes nothing and returns the topic as it would be, with
+        its action and changes."""
+        r = _of_topic("PUT", topic, if_match, force, timeout, policy, dry_run)
+        r.repeatable = dry_run or not if_match
         return self._topic(r)
 
     def patch_topic(
-        self, topic: str, patch: t.PolicyPatch, *, if_match: str = "", force: bool = False,
+        self, topic: str, patch: t.PolicyPatch, *, if_match: str = "", force: bool = False, dry_run: bool = False,
         timeout: Optional[float] = None,
     ) -> t.Topic:
-        """Changes some fields of a topic's policy. None resets a field to its default."""
-        return self._topic(_of_topic("PATCH", topic, if_match, force, timeout, patch))
+        """Changes some fields of a topic's policy. None resets a field to its default. A dry run is
+        as of put_topic."""
+        r = _of_topic("PATCH", topic, if_match, force, timeout, patch, dry_run)
+        r.repeatable = dry_run
+        return self._topic(r)
 
     def topic(self, topic: str, *, timeout: Optional[float] = None) -> t.Topic:
         """Reads a topic with its counts."""
@@ -554,7 +559,8 @@ def _of_timer(
 
 
 def _of_topic(
-    method: str, topic: str, if_match: str, force: bool, timeout: Optional[float], body: Any = None
+    method: str, topic: str, if_match: str, force: bool, timeout: Optional[float], body: Any = None, dry_run: bool = False
 ) -> Request:
     headers = {"If-Match": f'"{if_match}"'} if if_match else {}
-    return Request(method, path("topics", topic), {"force": force or None}, body, headers, timeout=timeout)
+    query = {"force": force or None, "dry_run": dry_run or None}
+    return Request(method, path("topics", topic), query, body, headers, timeout=timeout)

@@ -285,6 +285,8 @@ class Timer(_Timer, total=False):
     """What the timer itself says."""
     merged: bool
     """In the answer to an add that was merged with this timer."""
+    late_by_ms: int
+    """In the answer to an add, a PUT or a PATCH with an instant (at, at_ms, at_local) of more than a minute ago: how long ago. Often a mistake, such as a wrong year. The timer is due at once."""
     paused: bool
     """Somebody holds it; see its pause."""
     collected: int
@@ -427,6 +429,8 @@ class _TimerToBe(TypedDict):
 class TimerToBe(_TimerToBe, total=False):
     weight: int
     """If one was given."""
+    late_by_ms: int
+    """As of a Timer."""
 
 
 class _TimerList(TypedDict):
@@ -516,6 +520,8 @@ class _OpResult(TypedDict):
 class OpResult(_OpResult, total=False):
     id: str
     timer: Timer
+    late_by_ms: int
+    """As of a Timer; in a batch it is here, also with brief."""
     truncated: Literal[True]
     """In place of the timer: it was changed, and the answer is too large to show it."""
     outcome: Literal["prevented", "in_flight"]
@@ -995,6 +1001,17 @@ class Counts(_Counts, total=False):
     """How many timers that are due, or between attempts, wait for what, by the causes of waits_for. Left out where none does. Counts are of leaders alone: while a shard has none, 503."""
 
 
+FieldChange = TypedDict(
+    "FieldChange",
+    {
+        "field": str,
+        "from": Any,
+        "to": Any,
+    },
+    total=False,
+)
+
+
 class _Topic(TypedDict):
     topic: str
     policy: Policy
@@ -1012,6 +1029,10 @@ class Topic(_Topic, total=False):
     """In the answer of a change of the key: pending timers that keep their ids, those of before a forced change, and of any change those that were added while it was made. These lead to them (`{all}x`), as the plain id (`x`) does not any more."""
     without_url: int
     """In the answer of a change: pending timers that have no callback URL of their own, in a topic that has none. They will wait for no_callback."""
+    action: Literal["create", "change", "leave"]
+    """In the answer of a dry run."""
+    changes: List[FieldChange]
+    """In the answer of a dry run whose action is change, by field."""
 
 
 class _TopicList(TypedDict):
