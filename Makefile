@@ -78,7 +78,7 @@ GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout
 # packages: go test takes a package behind a flag for an argument of the test.
 SIDE_BY_SIDE := -parallel 4
 
-test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two cores, the first compilation included)
+test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two free cores, the first compilation included; longer on a busy machine)
 	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(ALL)
 
 ci: test check long ## everything that must hold at each landing (about a quarter of an hour on two cores)
