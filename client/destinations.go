@@ -20,6 +20,8 @@ type Destination struct {
 	Failures    int       `json:"failures"`   // calls that failed since one succeeded, of all nodes
 	NextProbe   time.Time `json:"next_probe"` // while it is open
 	Nodes       []string  `json:"nodes"`      // in that state, if it is not closed
+	Topics      []string  `json:"topics"`     // the first whose timers called it
+	MoreTopics  bool      `json:"more_topics"`
 }
 
 // Destinations goes through the receivers that the cluster's nodes call, those that are unwell

@@ -128,13 +128,3 @@ func (l *Lease) UnmarshalJSON(b []byte) error {
 	l.Receipt, l.Fence, l.Attempt, l.LeaseUntil = wire.Receipt, wire.Fence, wire.Attempt, wire.LeaseUntil
 	return err
 }
-
-// UnmarshalJSON implements json.Unmarshaler: the Timer's would be taken for it.
-func (e *Entry) UnmarshalJSON(b []byte) error {
-	var wire struct {
-		Ended time.Time `json:"ended"`
-	}
-	err := errors.Join(json.Unmarshal(b, &wire), json.Unmarshal(b, &e.Timer))
-	e.Ended = wire.Ended
-	return err
-}

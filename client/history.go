@@ -16,10 +16,7 @@ type HistoryFilter struct {
 }
 
 // Entry is a timer that has ended, and its attempts.
-type Entry struct {
-	Timer
-	Ended time.Time `json:"ended"`
-}
+type Entry struct{ Timer }
 
 // Attempt is one attempt of a timer.
 type Attempt struct {

@@ -73,10 +73,15 @@ func setTime(q url.Values, name string, t time.Time) {
 	}
 }
 
-// List goes through the timers that a filter selects, by due time, then id. It reads page by page;
-// an error ends it.
+// List goes through the timers of a topic that a filter selects, by due time, then id. It reads page
+// by page; an error ends it. Topic "" is all topics that the token reaches: each page costs the
+// cluster a look at every timer.
 func (c *Client) List(ctx context.Context, topic string, f Filter) iter.Seq2[*Timer, error] {
-	return pages[Timer](ctx, c, Path("topics", topic, "timers"), "timers", f.values())
+	path := Path("timers")
+	if topic != "" {
+		path = Path("topics", topic, "timers")
+	}
+	return pages[Timer](ctx, c, path, "timers", f.values())
 }
 
 // pageSize is the largest that there is.

@@ -84,6 +84,7 @@ type Timer struct {
 	Created     time.Time `json:"created"`
 	Updated     time.Time `json:"updated"`
 	Fired       time.Time `json:"fired"`
+	Ended       time.Time `json:"ended"` // when it became Done, Dead or Cancelled
 	Asked       time.Time `json:"asked"` // when somebody last fired it by hand
 	LatenessMs  *int64    `json:"lateness_ms"`
 

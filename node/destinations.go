@@ -62,7 +62,12 @@ func (c *core) destinations() (list []backend.Destination) {
 	c.pool.Destinations(func(s callback.DestinationStat) {
 		d := backend.Destination{
 			Destination: s.Destination, State: destinationStates[s.Breaker], Calls: s.Permits, Waiting: waiting[s.Destination],
-			LatencyUs: s.Latency.Microseconds(), LastError: s.LastError, Failures: s.InRow,
+			LatencyUs: s.Latency.Microseconds(), LastError: s.LastError, Failures: s.InRow, MoreTopics: s.MoreTopics,
+		}
+		for _, name := range s.Topics {
+			if _, there := c.topics.Here(name); there { // it may have been deleted since
+				d.Topics = append(d.Topics, name)
+			}
 		}
 		if !s.Since.IsZero() {
 			d.SinceMs = now - ago(s.Since)

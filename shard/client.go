@@ -358,7 +358,7 @@ type walk struct {
 
 func (c clients) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
 	w := &walk{asked: id, query: *q, at: at}
-	w.query.After, w.query.Only = nil, c.h.half(id, q.Topic)
+	w.query.After, w.query.Only = nil, c.h.half(id)
 	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	return w
 }
@@ -376,7 +376,7 @@ func (w *walk) step(s *timerShard, budget int) (done bool) {
 // the given topics count; nil means all topics.
 func (c clients) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
 	own := table.Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
-	at, only := timer.Handle(0), c.h.halves(id)
+	at, only := timer.Handle(0), c.h.half(id)
 	err := c.read(id, true, func(s *timerShard, budget int) (done bool) {
 		at, done = s.table.Forecast(topics, only, s.scheduler.Hides, at, budget, &own)
 		return done

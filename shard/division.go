@@ -86,9 +86,9 @@ func (t *groupTable) dividing(id timer.ShardID) bool {
 	return founded != 0 && int(id) > founded && founded < int(t.known.Load())
 }
 
-// half returns which timers of a topic belong to a shard: as long as one group has those of two,
-// each is answered its own. nil: all that the group has.
-func (t *groupTable) half(id timer.ShardID, topic timer.TopicID) func(timerID []byte) bool {
+// half returns which timers belong to a shard: as long as one group has those of two, each is
+// answered its own. nil: all that the group has.
+func (t *groupTable) half(id timer.ShardID) func(topic timer.TopicID, timerID []byte) bool {
 	founded := timer.ShardID(t.founded.Load())
 	if founded == 0 || int(founded) == int(t.known.Load()) || id > 2*founded {
 		return nil
@@ -97,26 +97,17 @@ func (t *groupTable) half(id timer.ShardID, topic timer.TopicID) func(timerID []
 	if p > founded {
 		p -= founded
 	}
-	named, known := t.h.cfg.Topics.Topic(topic)
-	if t.group(p).public.divided.Load() >= uint32(p+founded) || !known {
+	if t.group(p).public.divided.Load() >= uint32(p+founded) {
 		return nil
 	}
-	return func(timerID []byte) bool { return timer.ShardOf(named, string(timerID), 2*int(founded)) == id }
-}
-
-// halves is half for timers of all topics; nil: all that the group has.
-func (t *groupTable) halves(id timer.ShardID) func(topic timer.TopicID, timerID []byte) bool {
-	if founded := int(t.founded.Load()); founded == 0 || founded == int(t.known.Load()) {
-		return nil
-	}
-	of := map[timer.TopicID]func([]byte) bool{}
+	topics := map[timer.TopicID]*timer.Topic{}
 	return func(topic timer.TopicID, timerID []byte) bool {
-		only, known := of[topic]
-		if !known {
-			only = t.half(id, topic)
-			of[topic] = only
+		named, seen := topics[topic]
+		if !seen {
+			named, _ = t.h.cfg.Topics.Topic(topic)
+			topics[topic] = named
 		}
-		return only == nil || only(timerID)
+		return named == nil || timer.ShardOf(named, string(timerID), 2*int(founded)) == id
 	}
 }
 

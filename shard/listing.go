@@ -74,7 +74,7 @@ func (c clients) newListing(ids []timer.ShardID, q *timer.Query) *listing {
 	for i, id := range ids {
 		p := &l.parts[i]
 		p.asked, p.query = id, *q
-		p.query.Only = c.h.half(id, q.Topic)
+		p.query.Only = c.h.half(id)
 		p.Part = table.Part{Query: &p.query, Number: i}
 		p.read = c.newRead(id, func(s *timerShard, budget int) bool { return l.scan(p, s, budget) })
 		p.read.long = true

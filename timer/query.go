@@ -1,19 +1,25 @@
 package timer
 
 import (
+	"cmp"
 	"strings"
 )
 
-// Query selects timers of one topic in some shards, in the order (SortMs, ID, Seq).
+// Query selects timers of one topic, or of several, in some shards, in the order of SortKey.
 type Query struct {
-	Topic  TopicID
-	States uint8 // bit 1<<State
+	Topic TopicID
+	// Topics are listed instead of Topic, if there are any: in ascending order. AllTopics: of every
+	// topic. Walks go by Topic alone.
+	Topics    []TopicID
+	AllTopics bool
+	States    uint8 // bit 1<<State
 	// ByEnd sorts and filters by the time of the end (dead letters, history) instead of the due
 	// time (list).
 	ByEnd          bool
 	FromMs, ToMs   int64 // [FromMs, ToMs); ToMs 0 = open
 	Labels         []string
 	IDPrefix       string
+	WholeID        bool     // IDPrefix is the whole id
 	Reason         Reason   // NoReason = any
 	After          *SortKey // only timers after this place
 	Limit          int
@@ -27,15 +33,22 @@ type Query struct {
 
 	// Only is asked by the shard for the timers of which ids it answers; nil: of all. It is not
 	// sent to other nodes.
-	Only func(id []byte) bool
+	Only func(topic TopicID, id []byte) bool
 }
+
+// ManyTopics reports whether the query is not of one topic alone.
+func (q *Query) ManyTopics() bool { return q.AllTopics || len(q.Topics) > 0 }
 
 // SortKey is a timer's place in the order of the query.
 func (q *Query) SortKey(t *Timer) SortKey {
+	k := SortKey{SortMs: t.DueMs, ID: t.ID, Seq: t.Seq}
 	if q.ByEnd {
-		return SortKey{t.EndedMs, t.ID, t.Seq}
+		k.SortMs = t.EndedMs
 	}
-	return SortKey{t.DueMs, t.ID, t.Seq}
+	if q.ManyTopics() {
+		k.Topic = t.Topic
+	}
+	return k
 }
 
 // SortKey is a place in the order of a Query.
@@ -43,6 +56,9 @@ type SortKey struct {
 	SortMs int64
 	ID     string
 	Seq    uint64
+	// Topic is 0 in a query of one topic. Of two, timers of one id may have the same number: from
+	// different shards.
+	Topic TopicID
 }
 
 // Page is the beginning of what a query selects.
@@ -94,7 +110,7 @@ func (c *Counts) Add(o *Counts) {
 	}
 }
 
-// Compare orders two places by time, id and number.
+// Compare orders two places by time, id, number and topic.
 func (k SortKey) Compare(o SortKey) int {
 	switch {
 	case k.SortMs != o.SortMs:
@@ -104,12 +120,10 @@ func (k SortKey) Compare(o SortKey) int {
 		return 1
 	case k.ID != o.ID:
 		return strings.Compare(k.ID, o.ID)
-	case k.Seq < o.Seq:
-		return -1
-	case k.Seq > o.Seq:
-		return 1
+	case k.Seq != o.Seq:
+		return cmp.Compare(k.Seq, o.Seq)
 	}
-	return 0
+	return cmp.Compare(k.Topic, o.Topic)
 }
 
 // Ref is a timer as a walk reports it: enough to decide about it, and to change only this version.

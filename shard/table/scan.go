@@ -43,21 +43,35 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 		p.max = min(max(q.Limit, 1), timer.MaxScan)
 		p.found = make([]candidate, 0, min(p.max, 16))
 	}
+	many := q.ManyTopics()
 	row, ok := t.topics.rowOf[q.Topic]
-	if !ok {
+	if !ok && !many {
 		return t.slots.High, true
 	}
 	for ; budget > 0 && from < t.slots.High; budget-- {
 		from++
 		s := t.slots.At(from)
-		if s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) {
+		if !many && s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) || many && !listed(q, t.topics.rows[s.Topic].id) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); ok && p.mayTake(ms) {
-			p.offer(part, from, s.Seq(), ms, t.content.View(s.Ref).ID)
+			key := timer.SortKey{SortMs: ms, Seq: s.Seq()}
+			if many {
+				key.Topic = t.topics.rows[s.Topic].id
+			}
+			p.offer(part, from, key, t.content.View(s.Ref).ID)
 		}
 	}
 	return from, from >= t.slots.High
+}
+
+// listed reports whether a topic is of a query of many: O(log of the topics that it names).
+func listed(q *timer.Query, topic timer.TopicID) bool {
+	if q.AllTopics {
+		return topic != CanaryTopic
+	}
+	_, found := slices.BinarySearch(q.Topics, topic)
+	return found
 }
 
 // wants reports whether a timer is in one of the query's states.
@@ -90,7 +104,8 @@ func (t *timers) selects(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
 		return sortMs, true
 	}
 	v := t.content.View(s.Ref)
-	if !bytes.HasPrefix(v.ID, []byte(q.IDPrefix)) || q.Only != nil && !q.Only(v.ID) {
+	if !bytes.HasPrefix(v.ID, []byte(q.IDPrefix)) || q.WholeID && len(v.ID) != len(q.IDPrefix) ||
+		q.Only != nil && !q.Only(t.topics.rows[s.Topic].id, v.ID) {
 		return 0, false
 	}
 	return sortMs, hasLabels(v.Rest, q.Labels)
@@ -127,8 +142,8 @@ func (p *TopK) mayTake(sortMs int64) bool {
 }
 
 // offer keeps a candidate if it is among the first.
-func (p *TopK) offer(part *Part, h timer.Handle, seq uint64, sortMs int64, id []byte) {
-	key := timer.SortKey{SortMs: sortMs, ID: string(id), Seq: seq}
+func (p *TopK) offer(part *Part, h timer.Handle, key timer.SortKey, id []byte) {
+	key.ID = string(id)
 	if after := part.Query.After; after != nil && key.Compare(*after) <= 0 {
 		return
 	}

@@ -24,12 +24,20 @@ func TestScan(t *testing.T) {
 		{States: 1 << timer.Dead, ByEnd: true, Reason: timer.Expired},
 		{States: 1<<timer.Done | 1<<timer.Cancelled | 1<<timer.Scheduled, ByEnd: true},
 		{States: 0xff, IDPrefix: "timer-1", WithoutPayload: true},
+		{States: 0xff, IDPrefix: "timer-1", WholeID: true},
+		{States: 0xff, AllTopics: true},
+		{States: 1<<timer.Scheduled | 1<<timer.Dead, AllTopics: true, IDPrefix: "timer-1"},
+		{States: 0xff, Topics: []timer.TopicID{2, 3}, Labels: []string{"label1"}},
 	} {
 		q.Topic = 1
 		var want []timer.SortKey
 		for _, x := range g.model.all {
 			if ms, ok := modelSelects(&q, x); ok {
-				want = append(want, timer.SortKey{SortMs: ms, ID: x.ID, Seq: x.Seq})
+				key := timer.SortKey{SortMs: ms, ID: x.ID, Seq: x.Seq}
+				if q.ManyTopics() {
+					key.Topic = x.Topic
+				}
+				want = append(want, key)
 			}
 		}
 		slices.SortFunc(want, timer.SortKey.Compare)
@@ -47,7 +55,7 @@ func TestScan(t *testing.T) {
 			}
 			q.After = &got[len(got)-1]
 		}
-		if !slices.Equal(got, want) {
+		if !slices.Equal(got, want) || len(want) == 0 && q.ManyTopics() {
 			t.Errorf("%+v: found %v, want %v", q, got, want)
 		}
 	}
@@ -90,7 +98,11 @@ func modelSelects(q *timer.Query, x *modelTimer) (int64, bool) {
 	if q.ByEnd {
 		ms = x.EndedMs
 	}
-	ok := x.Topic == q.Topic && q.States&(1<<x.State) != 0 && (!q.ByEnd || x.State.Over()) &&
+	topic := x.Topic == q.Topic
+	if q.ManyTopics() {
+		topic = q.AllTopics || slices.Contains(q.Topics, x.Topic)
+	}
+	ok := topic && (!q.WholeID || x.ID == q.IDPrefix) && q.States&(1<<x.State) != 0 && (!q.ByEnd || x.State.Over()) &&
 		ms >= q.FromMs && (q.ToMs == 0 || ms < q.ToMs) && strings.HasPrefix(x.ID, q.IDPrefix) &&
 		(q.Reason == timer.NoReason || x.Reason == q.Reason)
 	for _, label := range q.Labels {

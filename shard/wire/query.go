@@ -18,9 +18,14 @@ const (
 	queryBytes
 	queryShards // all shards are last
 	queryWaits
+	queryTopics // many topics: which, before the rest
+	queryWhole
 
 	queryFlags = 1<<iota - 1
 )
+
+// maxQueryTopics bounds the topics that a query names.
+const maxQueryTopics = 1 << 14
 
 // AppendQuery encodes a query on some shards, at least one, in ascending order.
 func AppendQuery(dst []byte, ids []timer.ShardID, q *timer.Query) []byte {
@@ -43,9 +48,22 @@ func AppendQuery(dst []byte, ids []timer.ShardID, q *timer.Query) []byte {
 	if q.Waits {
 		flags |= queryWaits
 	}
+	if q.ManyTopics() {
+		flags |= queryTopics
+	}
+	if q.WholeID {
+		flags |= queryWhole
+	}
 	dst = binary.AppendUvarint(append(dst, version), uint64(ids[0]))
 	dst = binary.AppendUvarint(dst, uint64(q.Topic))
 	dst = append(dst, q.States, byte(q.Reason), flags)
+	if q.ManyTopics() { // none: all
+		topics := q.Topics
+		if q.AllTopics {
+			topics = nil
+		}
+		dst = appendTopics(dst, topics)
+	}
 	dst = binary.AppendVarint(dst, q.FromMs)
 	dst = binary.AppendVarint(dst, q.ToMs)
 	dst = binary.AppendUvarint(dst, uint64(min(max(q.Limit, 0), maxWireLimit)))
@@ -55,7 +73,7 @@ func AppendQuery(dst []byte, ids []timer.ShardID, q *timer.Query) []byte {
 		dst = encoding.AppendBlock(dst, label)
 	}
 	if q.After != nil {
-		dst = appendPlace(dst, *q.After)
+		dst = appendPlace(dst, *q.After, q.ManyTopics())
 	}
 	if q.Bytes > 0 {
 		dst = binary.AppendUvarint(dst, uint64(min(q.Bytes, answerBytes)))
@@ -66,14 +84,39 @@ func AppendQuery(dst []byte, ids []timer.ShardID, q *timer.Query) []byte {
 	return dst
 }
 
-func appendPlace(dst []byte, k timer.SortKey) []byte {
+// appendPlace writes a place. It has a topic in a query of many.
+func appendPlace(dst []byte, k timer.SortKey, topic bool) []byte {
 	dst = binary.AppendVarint(dst, k.SortMs)
 	dst = encoding.AppendBlock(dst, k.ID)
-	return binary.AppendUvarint(dst, k.Seq)
+	dst = binary.AppendUvarint(dst, k.Seq)
+	if topic {
+		dst = binary.AppendUvarint(dst, uint64(k.Topic))
+	}
+	return dst
 }
 
-func (r *reader) place() timer.SortKey {
-	return timer.SortKey{SortMs: r.Varint(), ID: string(r.Block(encoding.MaxID, "place")), Seq: r.Uvarint()}
+func (r *reader) place(topic bool) timer.SortKey {
+	k := timer.SortKey{SortMs: r.Varint(), ID: string(r.Block(encoding.MaxID, "place")), Seq: r.Uvarint()}
+	if topic {
+		k.Topic = timer.TopicID(r.Number(1<<32-1, "topic"))
+	}
+	return k
+}
+
+func appendTopics(dst []byte, topics []timer.TopicID) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(topics)))
+	for _, topic := range topics {
+		dst = binary.AppendUvarint(dst, uint64(topic))
+	}
+	return dst
+}
+
+func (r *reader) topics(most int) []timer.TopicID {
+	topics := make([]timer.TopicID, r.Count(most, 1, "topics"))
+	for i := range topics {
+		topics[i] = timer.TopicID(r.Number(1<<32-1, "topic"))
+	}
+	return topics
 }
 
 // DecodeQuery decodes the output of AppendQuery.
@@ -101,6 +144,12 @@ func (r *reader) query() ([]timer.ShardID, *timer.Query) {
 	q.ByEnd = flags&queryByEnd != 0
 	q.WithoutPayload = flags&queryWithoutPayload != 0
 	q.Waits = flags&queryWaits != 0
+	q.WholeID = flags&queryWhole != 0
+	if flags&queryTopics != 0 {
+		if q.Topics = r.topics(maxQueryTopics); len(q.Topics) == 0 {
+			q.Topics, q.AllTopics = nil, true
+		}
+	}
 	q.FromMs, q.ToMs = r.Varint(), r.Varint()
 	q.Limit = int(r.Number(maxWireLimit, "limit"))
 	q.IDPrefix = string(r.Block(encoding.MaxID, "prefix"))
@@ -108,7 +157,7 @@ func (r *reader) query() ([]timer.ShardID, *timer.Query) {
 		q.Labels = append(q.Labels, string(r.Block(encoding.MaxText, "label")))
 	}
 	if flags&queryAfter != 0 {
-		k := r.place()
+		k := r.place(q.ManyTopics())
 		q.After = &k
 	}
 	if flags&queryBytes != 0 {
@@ -127,20 +176,13 @@ const maxWireTopics = 4096
 
 // AppendCountsRequest encodes a request for topics' counts in all shards that the asked node leads.
 func AppendCountsRequest(dst []byte, topics []timer.TopicID) []byte {
-	dst = binary.AppendUvarint(append(dst, version), uint64(len(topics)))
-	for _, topic := range topics {
-		dst = binary.AppendUvarint(dst, uint64(topic))
-	}
-	return dst
+	return appendTopics(append(dst, version), topics)
 }
 
 // DecodeCountsRequest decodes the output of AppendCountsRequest.
 func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
 	r := open(b)
-	topics := make([]timer.TopicID, r.Count(maxWireTopics, 1, "topics"))
-	for i := range topics {
-		topics[i] = timer.TopicID(r.Number(1<<32-1, "topic"))
-	}
+	topics := r.topics(maxWireTopics)
 	return topics, r.Close()
 }
 

@@ -53,6 +53,7 @@ const (
 	pageMore   = 1 << iota // there is more: where
 	pageShards             // the shards that answer are last
 	pageWaits              // and then, why each timer waits
+	pageTopic              // the place where there is more has a topic
 
 	pageFlags = 1<<iota - 1
 )
@@ -80,7 +81,10 @@ func AppendPage(dst []byte, ids []timer.ShardID, page timer.Page, q *timer.Query
 		*flags |= pageWaits
 	}
 	if page.More {
-		dst = appendPlace(dst, page.Next)
+		if page.Next.Topic != 0 {
+			*flags |= pageTopic
+		}
+		dst = appendPlace(dst, page.Next, page.Next.Topic != 0)
 	}
 	if len(ids) > 0 {
 		dst = appendIDs(dst, ids)
@@ -108,7 +112,7 @@ func DecodePage(b []byte) (ids []timer.ShardID, p timer.Page, err error) {
 		p.Timers = append(p.Timers, r.Timer())
 	}
 	if p.More = flags&pageMore != 0; p.More {
-		p.Next = r.place()
+		p.Next = r.place(flags&pageTopic != 0)
 	}
 	if flags&pageShards != 0 {
 		ids = r.ids()

@@ -139,6 +139,12 @@ func (a arbitrary) narrow(v reflect.Value) {
 	case *timer.Query:
 		p.Limit %= maxWireLimit + 1
 		p.Bytes %= answerBytes + 1
+		if p.AllTopics {
+			p.Topics = nil
+		}
+		if p.After != nil && !p.ManyTopics() {
+			p.After.Topic = 0
+		}
 	case *timer.HistoryQuery:
 		p.Limit %= maxWireLimit + 1
 		slices.Sort(p.Shards)

@@ -177,6 +177,14 @@ func goClientChanges(ctx context.Context, t *testing.T, c *goclient.Client, must
 		t.Errorf("%+v", counts)
 	}
 	var left []string
+	for timer, err := range c.List(ctx, "", goclient.Filter{IDPrefix: "b01"}) {
+		must(err)
+		left = append(left, timer.Topic+"/"+timer.ID)
+	}
+	if fmt.Sprint(left) != "[orders/b01]" {
+		t.Errorf("of all topics: %q", left)
+	}
+	left = nil
 	for timer, err := range c.List(ctx, "orders", goclient.Filter{States: []goclient.State{goclient.Scheduled}}) {
 		must(err)
 		left = append(left, timer.ID)

@@ -17,7 +17,7 @@ func TestDestinations(t *testing.T) {
 	}
 	h.engine.destinations[3] = backend.Destination{
 		Destination: "https://sick:443", State: backend.DestinationOpen, SinceMs: noonMs, Waiting: 7, LatencyUs: 1500, LastError: `no "way"`, FailedMs: noonMs - 5, Failures: 12,
-		NextProbeMs: noonMs + 5000, Nodes: []string{"n1", "n2"},
+		NextProbeMs: noonMs + 5000, Nodes: []string{"n1", "n2"}, Topics: []string{"mail", "orders"}, MoreTopics: true,
 	}
 	h.engine.missing = []string{"n3"}
 	var names []string
@@ -43,6 +43,7 @@ func TestDestinations(t *testing.T) {
 		"destination": "https://sick:443", "state": "open", "since": "2026-06-01T12:00:00.001Z", "since_ms": float64(noonMs), "calls": 0.0, "waiting": 7.0,
 		"latency_ms": 1.5, "last_error": `no "way"`, "failed": "2026-06-01T11:59:59.996Z", "failed_ms": float64(noonMs - 5), "failures": 12.0,
 		"next_probe": "2026-06-01T12:00:05.001Z", "next_probe_ms": float64(noonMs + 5000), "nodes": []any{"n1", "n2"},
+		"topics": []any{"mail", "orders"}, "more_topics": true,
 	}
 	if len(r) != 9 || !reflect.DeepEqual(r[8], want) {
 		t.Errorf("%d: %v\nwant %v", len(r), r[len(r)-1], want)
@@ -59,14 +60,14 @@ func TestDestinations(t *testing.T) {
 // when the first is and when the next is probed.
 func TestMergeDestinations(t *testing.T) {
 	got := backend.MergeDestinations(
-		[]backend.Destination{{Destination: "a", State: backend.DestinationClosed, Calls: 1, Failures: 2, LatencyUs: 9, FailedMs: 50, LastError: "late"}, {Destination: "b", State: backend.DestinationOpen, SinceMs: 7, NextProbeMs: 90, Nodes: []string{"n2"}}},
+		[]backend.Destination{{Destination: "a", State: backend.DestinationClosed, Calls: 1, Failures: 2, LatencyUs: 9, FailedMs: 50, LastError: "late", Topics: []string{"z", "a"}}, {Destination: "b", State: backend.DestinationOpen, SinceMs: 7, NextProbeMs: 90, Nodes: []string{"n2"}}},
 		nil,
-		[]backend.Destination{{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 95, Waiting: 3, Nodes: []string{"n1"}}, {Destination: "a", State: backend.DestinationHalfOpen, Calls: 2, Failures: 3, LatencyUs: 4, FailedMs: 40, LastError: "early", Nodes: []string{"n1"}}},
-		[]backend.Destination{{Destination: "b", State: backend.DestinationClosed, SinceMs: 1, Waiting: 1}},
+		[]backend.Destination{{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 95, Waiting: 3, Nodes: []string{"n1"}, Topics: []string{"8", "7", "6", "5", "4"}}, {Destination: "a", State: backend.DestinationHalfOpen, Calls: 2, Failures: 3, LatencyUs: 4, FailedMs: 40, LastError: "early", Nodes: []string{"n1"}, Topics: []string{"a", "b"}}},
+		[]backend.Destination{{Destination: "b", State: backend.DestinationClosed, SinceMs: 1, Waiting: 1, Topics: []string{"9", "3", "2", "1"}}},
 	)
 	want := []backend.Destination{
-		{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 90, Waiting: 4, Nodes: []string{"n1", "n2"}},
-		{Destination: "a", State: backend.DestinationHalfOpen, Calls: 3, Failures: 5, LatencyUs: 9, FailedMs: 50, LastError: "late", Nodes: []string{"n1"}},
+		{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 90, Waiting: 4, Nodes: []string{"n1", "n2"}, Topics: []string{"1", "2", "3", "4", "5", "6", "7", "8"}, MoreTopics: true},
+		{Destination: "a", State: backend.DestinationHalfOpen, Calls: 3, Failures: 5, LatencyUs: 9, FailedMs: 50, LastError: "late", Nodes: []string{"n1"}, Topics: []string{"a", "b", "z"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)

@@ -372,7 +372,11 @@ func (e *fakeEngine) List(_ context.Context, q *timer.Query) (page timer.Page, e
 	}
 	var out []*timer.Timer
 	for k, t := range e.timers {
-		if k.topic == q.Topic && selects(q, &t.Timer) {
+		of := k.topic == q.Topic
+		if q.ManyTopics() {
+			of = q.AllTopics || slices.Contains(q.Topics, k.topic)
+		}
+		if of && selects(q, &t.Timer) {
 			c := t.Timer
 			if q.WithoutPayload {
 				c.Payload = nil
@@ -460,7 +464,7 @@ func selects(q *timer.Query, t *timer.Timer) bool {
 		}
 	}
 	return q.States&(1<<t.State) != 0 && k.SortMs >= q.FromMs && (q.ToMs == 0 || k.SortMs < q.ToMs) &&
-		strings.HasPrefix(t.ID, q.IDPrefix) && (q.Reason == timer.NoReason || q.Reason == t.Reason) &&
+		strings.HasPrefix(t.ID, q.IDPrefix) && (!q.WholeID || t.ID == q.IDPrefix) && (q.Reason == timer.NoReason || q.Reason == t.Reason) &&
 		(q.After == nil || k.Compare(*q.After) > 0)
 }
 
@@ -557,6 +561,13 @@ func (e fakeTopics) Named(_ context.Context, name string) (*timer.Topic, error) 
 		return nil, e.behind
 	}
 	return nil, timer.ErrNoTopic
+}
+
+func (e fakeTopics) ByID(ctx context.Context, id timer.TopicID) (*timer.Topic, error) {
+	e.mu.Lock()
+	name := e.nameOf(id)
+	e.mu.Unlock()
+	return e.Named(ctx, name)
 }
 
 func (e fakeTopics) Latest(ctx context.Context, name string) (*timer.Topic, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -201,4 +202,78 @@ func TestSweepOfMany(t *testing.T) {
 	h.engine.mu.Unlock()
 	h.do("POST", orders+"/dead/redrive", `{"all":true}`).want(200).has("changed", "1800", "skipped", "0")
 	h.do("GET", orders, "").has("counts.dead", "0", "counts.scheduled", "1800")
+}
+
+// TestListOfAllTopics: one listing has the timers of all topics that the token reaches, by due time.
+// A page may end between timers of two topics that have one id, one time and one number.
+func TestListOfAllTopics(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `root read,add,admin "*"`, `shop read "orders.*"`, `none read "nothing.*"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	const root, shop = "Authorization: Bearer root", "Authorization: Bearer shop"
+	names := []string{"orders.b", "mail", "orders.a"}
+	for _, name := range names {
+		h.do("PUT", "/v1/topics/"+name, `{`+cb+`}`, root).want(201)
+		for i := range 12 {
+			h.do("PUT", fmt.Sprintf("/v1/topics/%s/timers/t-%d", name, i), fmt.Sprintf(`{"at_ms":%d,"labels":["n%d"]}`, 1780400000000+i/4*1000, i%2), root).want(201)
+			h.engine.set(name, fmt.Sprintf("t-%d", i), func(t *timer.Timer) { t.Seq = uint64(1 + i) })
+		}
+	}
+	list := func(query, token string, perPage int) (got []string) {
+		t.Helper()
+		for cursor := ""; ; {
+			r := h.do("GET", fmt.Sprintf("/v1/timers?%slimit=%d%s", query, perPage, cursor), "", token).want(200).json()
+			for _, row := range r["timers"].([]any) {
+				row := row.(map[string]any)
+				got = append(got, row["topic"].(string)+"/"+row["id"].(string))
+			}
+			next, more := r["next_cursor"].(string)
+			if !more {
+				return got
+			}
+			cursor = "&cursor=" + next
+		}
+	}
+	var want, own []string
+	for second := range 3 {
+		for i := range 4 {
+			for _, name := range names { // by their numbers
+				want = append(want, fmt.Sprintf("%s/t-%d", name, second*4+i))
+			}
+		}
+	}
+	slices.SortStableFunc(want[24:], func(a, b string) int { // t-10 and t-11 are before t-8
+		return strings.Compare(a[strings.Index(a, "/"):], b[strings.Index(b, "/"):])
+	})
+	for _, one := range want {
+		if strings.HasPrefix(one, "orders.") {
+			own = append(own, one)
+		}
+	}
+	for _, perPage := range []int{1, 2, 5, 100} {
+		if got := list("", root, perPage); !slices.Equal(got, want) {
+			t.Errorf("by %d:\n%v\n%v", perPage, got, want)
+		}
+		if got := list("", shop, perPage); !slices.Equal(got, own) {
+			t.Errorf("of the token's topics, by %d:\n%v\n%v", perPage, got, own)
+		}
+	}
+	for query, want := range map[string]string{
+		"id=t-1&": "[orders.b/t-1 orders.a/t-1]", "id=t&": "[]", "label=n1&id_prefix=t-1&": "[orders.b/t-1 orders.a/t-1 orders.b/t-11 orders.a/t-11]", "state=dead&": "[]",
+	} {
+		if got := list(query, shop, 7); fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	if got := list("", "Authorization: Bearer none", 7); len(got) != 0 {
+		t.Errorf("a token without topics sees %v", got)
+	}
+	h.do("GET", "/v1/timers?id=t-1&id_prefix=t", "", root).problem(400, web.BadRequest)
+	h.do("GET", "/v1/timers?id=%7B", "", root).problem(400, web.BadName)
+	h.do("GET", "/v1/timers?cursor=x", "", root).problem(400, web.BadRequest)
+	h.do("GET", "/v1/timers?topic=mail", "", root).problem(400, web.BadRequest)
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"carillon/transport/api/cluster"
 	"carillon/transport/api/consumers"
 	"carillon/transport/api/deadletters"
@@ -98,6 +100,7 @@ var routes = numbered([]route{
 	{method: "POST", path: "/v1/topics/{topic}/signing-keys/finish", scope: web.ScopeAdmin, handle: on(topics.FinishKeys), audit: "topic.signing_keys.finish", body: maybeBody},
 
 	{method: "POST", path: "/v1/topics/{topic}/timers", scope: web.ScopeAdd, handle: on(timers.Add), query: dryRunParams, audit: "timer.add", large: true, named: true, body: jsonBody},
+	{method: "GET", path: "/v1/timers", scope: web.ScopeRead, handle: on(timers.ListAll), large: true, query: slices.Concat([]string{"id"}, listParams)},
 	{method: "GET", path: "/v1/topics/{topic}/timers", scope: web.ScopeRead, handle: on(timers.List), large: true, query: listParams},
 	{method: "GET", path: timerPath, scope: web.ScopeRead, handle: on(timers.Read), large: true, query: []string{"next"}},
 	{method: "PUT", path: timerPath, scope: web.ScopeAdd, handle: on(timers.Put), query: dryRunParams, audit: "timer.put", large: true, body: jsonBody, conditional: true},

@@ -23,7 +23,7 @@ var routeScopes = map[string]string{
 	"DELETE /v1/cluster/nodes/{name}": "cluster",
 
 	"GET /v1/cluster": "read", "GET /v1/clock": "read", "GET /v1/cluster/shards/{n}": "read", "GET /v1/events": "read", "GET /v1/due": "read",
-	"GET /v1/topics": "read", "GET /v1/topics/{topic}": "read", "GET /v1/topics/{topic}/timers": "read",
+	"GET /v1/timers": "read", "GET /v1/topics": "read", "GET /v1/topics/{topic}": "read", "GET /v1/topics/{topic}/timers": "read",
 	"GET /v1/topics/{topic}/timers/{id}": "read", "GET /v1/topics/{topic}/dead": "read", "GET /v1/topics/{topic}/history": "read",
 
 	"PUT /v1/topics/{topic}": "admin", "PATCH /v1/topics/{topic}": "admin", "DELETE /v1/topics/{topic}": "admin",

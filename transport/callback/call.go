@@ -41,6 +41,7 @@ func (w *worker) call(t *callSlot) Outcome {
 		out.Err, out.unjudged = "bad request: "+why, true
 		return out
 	}
+	d.calledBy(req.Topic)
 	s := span{started: started, timeout: req.Timeout, lease: req.Deadline}
 	if s.timeout <= 0 {
 		s.timeout = defaultTimeout

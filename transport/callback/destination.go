@@ -2,6 +2,7 @@ package callback
 
 import (
 	"container/list"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,39 @@ type destination struct {
 	latency atomic.Int64         // moving mean of call times, ns
 	failure atomic.Pointer[failure]
 	inRow   atomic.Int64 // calls that failed since one succeeded, not with 410
+	topics  atomic.Pointer[callers]
+}
+
+// maxCallers bounds the topics of callers.
+const maxCallers = 8
+
+// callers are the first topics whose timers called a destination, and whether there were more. It
+// never changes: each new topic makes another one.
+type callers struct {
+	topics []string
+	more   bool
+}
+
+// calledBy keeps the topic of a call: O(maxCallers).
+func (d *destination) calledBy(topic string) {
+	for topic != "" {
+		before := d.topics.Load()
+		next := callers{}
+		if before != nil {
+			next = *before
+		}
+		switch {
+		case slices.Contains(next.topics, topic), next.more:
+			return
+		case len(next.topics) == maxCallers:
+			next.more = true
+		default:
+			next.topics = append(slices.Clip(next.topics), topic)
+		}
+		if d.topics.CompareAndSwap(before, &next) {
+			return
+		}
+	}
 }
 
 // failure is how a call failed.

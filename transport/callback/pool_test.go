@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -383,6 +384,30 @@ func TestDestinations(t *testing.T) {
 	})
 	if seen != maxListed || first.Destination != "http://d3.example:80" || first.Permits != 1 {
 		t.Errorf("%d listed, first %+v", seen, first)
+	}
+}
+
+// TestTopicsOfADestination: the first topics that call a destination are kept, each once, and that
+// there were others.
+func TestTopicsOfADestination(t *testing.T) {
+	var d destination
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range maxCallers {
+				d.calledBy(fmt.Sprint("topic-", (worker+i)%maxCallers))
+			}
+			d.calledBy("") // a call of no topic
+		})
+	}
+	all.Wait()
+	kept := d.topics.Load()
+	if got := slices.Sorted(slices.Values(kept.topics)); len(slices.Compact(got)) != maxCallers || len(kept.topics) != maxCallers || kept.more {
+		t.Errorf("kept are %q, more %v", kept.topics, kept.more)
+	}
+	d.calledBy("another")
+	if after := d.topics.Load(); !after.more || !slices.Equal(after.topics, kept.topics) {
+		t.Errorf("after another, kept are %q, more %v", after.topics, after.more)
 	}
 }
 

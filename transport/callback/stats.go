@@ -39,6 +39,10 @@ type DestinationStat struct {
 	LastError string        // "" none yet
 	FailedAt  time.Time     // when that was
 	InRow     int64         // calls that failed since one succeeded
+	// Topics are the first of those whose timers called it since this node knows it. MoreTopics:
+	// there were others.
+	Topics     []string
+	MoreTopics bool
 }
 
 // stat is the destination as it is now. Its pool's lock is held.
@@ -57,6 +61,9 @@ func (d *destination) stat() DestinationStat {
 		if s.Breaker = state; state == delivery.BreakerOpen {
 			s.ProbeIn = max(s.ProbeIn, d.pool.until(g.circuit.retryAt(true)))
 		}
+	}
+	if c := d.topics.Load(); c != nil {
+		s.Topics, s.MoreTopics = c.topics, c.more
 	}
 	if f := d.failure.Load(); f != nil {
 		s.LastError, s.FailedAt = f.text, f.at

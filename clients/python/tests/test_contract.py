@@ -209,6 +209,8 @@ class Contract(unittest.TestCase):
         c.add("many", {"id": "last", "delay": "2h", "callback": callback})
         ids = [t["id"] for t in c.list("many", payload=False)]
         self.assertEqual((len(ids), len(set(ids)), ids[-1]), (1001, 1001, "last"))
+        self.assertEqual([(t["topic"], t["id"]) for t in c.list_all(id="last", payload=False)], [("many", "last")])
+        self.assertEqual(len(list(c.list_all(id_prefix="m"))), 1000)
 
     def test_07_dead_letters(self) -> None:
         c = self.client

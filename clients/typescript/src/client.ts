@@ -150,6 +150,11 @@ export class Client {
     return this.#pages(path("topics", topic, "timers"), "timers", filter, o);
   }
 
+  /** Goes through the timers of all topics that the token reaches; id is a whole id. */
+  listAll(filter: t.AllTimersFilter = {}, o: CallOptions = {}): AsyncGenerator<t.Timer> {
+    return this.#pages(path("timers"), "timers", filter, o);
+  }
+
   /**
    * Does up to 1,000 operations; those of one id in order. Each has its own result. brief leaves
    * the timers out of these.

@@ -279,6 +279,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/timers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the timers of all topics that the token reaches, by due time, then id. Scope read.
+         * @description To find a timer by its id or a label where its topic is not known. Each page looks at every timer once: seconds where there are many millions.
+         *     A timer that changes between two pages may be in both, or in none. What has ended is found for ten minutes; after that the history of its topic has it.
+         */
+        get: operations["listAllTimers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/topics/{topic}/timers/{id}": {
         parameters: {
             query?: never;
@@ -1376,6 +1397,9 @@ export interface components {
             traceparent?: string;
             tracestate?: string;
             fired_ms?: number;
+            /** @description When it became done, dead or cancelled. */
+            ended?: components["schemas"]["Time"];
+            ended_ms?: number;
             /** @description When somebody last fired it by hand. A new time, from a PATCH, PUT, merge or reschedule, takes it away. So does a redrive, but from a timer that is not due yet: there it is the time of the redrive. */
             asked?: components["schemas"]["Time"];
             asked_ms?: number;
@@ -1473,13 +1497,13 @@ export interface components {
             next_probe_ms?: number;
             /** @description Where it is in that state; absent when it is closed. */
             nodes?: string[];
+            /** @description Topics whose timers have called it, by name: the first that did since each node knows it. */
+            topics?: string[];
+            /** @description There were others. Absent when there were none. */
+            more_topics?: boolean;
         };
         HistoryList: {
-            entries: (components["schemas"]["Timer"] & {
-                ended: components["schemas"]["Time"];
-                ended_ms: number;
-                attempt_log: components["schemas"]["Attempt"][];
-            })[];
+            entries: (components["schemas"]["Timer"] & Record<string, never>)[];
             next_cursor?: string;
         };
         Attempt: {
@@ -3092,6 +3116,54 @@ export interface operations {
             415: components["responses"]["P415"];
             421: components["responses"]["P421"];
             422: components["responses"]["P422"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
+    listAllTimers: {
+        parameters: {
+            query?: {
+                /** @description Of the timers with this id only. */
+                id?: components["parameters"]["OfTimer"];
+                /** @description Comma list of scheduled, leased, done, dead, cancelled. */
+                state?: components["parameters"]["State"];
+                /** @description Inclusive; RFC 3339 or Unix ms (0, or 100000000000 and higher). */
+                due_from?: components["parameters"]["DueFrom"];
+                /** @description Exclusive; RFC 3339 or Unix ms (0, or 100000000000 and higher). */
+                due_to?: components["parameters"]["DueTo"];
+                /** @description May be repeated; all must be there. */
+                label?: components["parameters"]["Label"];
+                id_prefix?: components["parameters"]["IdPrefix"];
+                limit?: components["parameters"]["Limit"];
+                /** @description next_cursor of the page before, with the same filters. */
+                cursor?: components["parameters"]["Cursor"];
+                payload?: components["parameters"]["Payload"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TimerList"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            421: components["responses"]["P421"];
             429: components["responses"]["P429"];
             431: components["responses"]["P431"];
             500: components["responses"]["P500"];

@@ -65,6 +65,7 @@ export type ClockMoved = Schemas["ClockMoved"];
 export type ShardsNeed = Schemas["ShardsNeed"];
 
 export type TimerFilter = Query<"listTimers">;
+export type AllTimersFilter = Query<"listAllTimers">;
 export type TopicFilter = Query<"listTopics">;
 export type DeadFilter = Query<"listDead">;
 export type HistoryFilter = Query<"listHistory">;

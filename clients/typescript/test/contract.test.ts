@@ -151,13 +151,16 @@ test("pages are followed", async () => {
   await client.add("many", { id: "last", delay: "2h", callback: { url: hook() } });
   const ids = await all(client.list("many", { payload: false }));
   assert.deepEqual([ids.length, new Set(ids.map((t) => t.id)).size, ids.at(-1)?.id], [1001, 1001, "last"]);
+  const last = await all(client.listAll({ id: "last", payload: false }));
+  assert.deepEqual(last.map((t) => [t.topic, t.id]), [["many", "last"]]);
+  assert.equal((await all(client.listAll({ id_prefix: "m" }))).length, 1000);
 });
 
 test("dead letters", async () => {
   await client.add("orders", { id: "fails", delay: "0s" });
   await eventually(async () => (await all(client.deadLetters("orders", { reason: "max_attempts" }))).length === 1);
   const [dead] = await all(client.deadLetters("orders"));
-  assert.deepEqual([dead?.id, dead?.reason, dead?.last_status], ["fails", "max_attempts", 500]);
+  assert.deepEqual([dead?.id, dead?.reason, dead?.last_status, (dead?.ended_ms ?? 0) > 0], ["fails", "max_attempts", 500, true]);
   assert.deepEqual(dead?.attempt_log?.map((a) => [a.error, a.answer]), [["status 500", "not today"]]);
   assert.equal((await client.redriveDead("orders", { ids: ["fails"] }, { dryRun: true })).changed, 1);
   assert.equal((await client.redriveDead("orders", { uids: [dead?.uid ?? ""] })).changed, 1);

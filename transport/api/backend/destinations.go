@@ -41,7 +41,13 @@ type Destination struct {
 	NextProbeMs int64            `json:"next_probe_ms,omitempty"` // while it is open
 	// In that state, if it is not closed.
 	Nodes []string `json:"nodes,omitempty"`
+	// The first topics whose timers called it, by name; MoreTopics: there were others.
+	Topics     []string `json:"topics,omitempty"`
+	MoreTopics bool     `json:"more_topics,omitempty"`
 }
+
+// MaxDestinationTopics bounds the topics of a destination.
+const MaxDestinationTopics = 8
 
 func (d *Destination) Rank() int { return slices.Index(DestinationStates, d.State) }
 
@@ -62,6 +68,11 @@ func MergeDestinations(lists ...[]Destination) []Destination {
 	all := make([]Destination, 0, len(byName))
 	for _, d := range byName {
 		slices.Sort(d.Nodes)
+		slices.Sort(d.Topics)
+		d.Topics = slices.Compact(d.Topics)
+		if len(d.Topics) > MaxDestinationTopics {
+			d.Topics, d.MoreTopics = d.Topics[:MaxDestinationTopics], true
+		}
 		all = append(all, *d)
 	}
 	slices.SortFunc(all, CompareDestinations)
@@ -79,6 +90,8 @@ func (d *Destination) add(o *Destination) {
 	d.Waiting += o.Waiting
 	d.LatencyUs = max(d.LatencyUs, o.LatencyUs)
 	d.Failures += o.Failures
+	d.Topics = slices.Concat(d.Topics, o.Topics)
+	d.MoreTopics = d.MoreTopics || o.MoreTopics
 	if o.FailedMs > d.FailedMs {
 		d.FailedMs, d.LastError = o.FailedMs, o.LastError
 	}

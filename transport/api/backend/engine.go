@@ -74,6 +74,8 @@ type Topics interface {
 	// Latest finds a topic as the last change has left it that was decided before. Its errors are
 	// Named's.
 	Latest(ctx context.Context, name string) (*timer.Topic, error)
+	// ByID is Named for a topic's number.
+	ByID(ctx context.Context, id timer.TopicID) (*timer.Topic, error)
 	// Here and List read this node's copy of the topics, which may be behind; List in order of
 	// name, those after a name.
 	Here(name string) (*timer.Topic, bool)

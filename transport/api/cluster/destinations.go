@@ -71,6 +71,8 @@ func destinationMembers(o *web.Object, d *backend.Destination) {
 	o.OptInteger("failures", d.Failures)
 	instant("next_probe", d.NextProbeMs)
 	o.OptTexts("nodes", d.Nodes)
+	o.OptTexts("topics", d.Topics)
+	o.OptBoolean("more_topics", d.MoreTopics)
 }
 
 func destinationCursor(d *backend.Destination, states string) string {

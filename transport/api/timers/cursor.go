@@ -1,7 +1,9 @@
 package timers
 
 import (
+	"bytes"
 	"encoding/binary"
+	"math"
 
 	"carillon/timer"
 	"carillon/transport/api/web"
@@ -21,8 +23,14 @@ func listingSum(q *timer.Query) uint64 {
 	b = binary.AppendVarint(b, q.FromMs)
 	b = binary.AppendVarint(b, q.ToMs)
 	b = append(append(b, q.IDPrefix...), 0)
+	if q.WholeID {
+		b = append(b, 1)
+	}
 	for _, l := range q.Labels {
 		b = append(append(b, l...), 0)
+	}
+	if q.ManyTopics() { // which they are may change between two pages
+		b = append(b, 1)
 	}
 	return xxhash.Sum64(b)
 }
@@ -32,6 +40,9 @@ func timerCursor(k timer.SortKey, listing uint64) string {
 	b = binary.AppendVarint(b, k.SortMs)
 	b = binary.AppendUvarint(b, k.Seq)
 	b = append(b, k.ID...)
+	if k.Topic != 0 {
+		b = binary.AppendUvarint(append(b, 0), uint64(k.Topic)) // no id has a 0
+	}
 	return web.SealCursor(b, listing)
 }
 
@@ -49,6 +60,13 @@ func parseTimerCursor(s string, listing uint64) (*timer.SortKey, bool) {
 	if k.Seq, n = binary.Uvarint(b); n <= 0 {
 		return nil, false
 	}
-	k.ID = string(b[n:])
+	id, topic, many := bytes.Cut(b[n:], []byte{0})
+	if k.ID = string(id); many {
+		number, n := binary.Uvarint(topic)
+		if n != len(topic) || number == 0 || number > math.MaxUint32 {
+			return nil, false
+		}
+		k.Topic = timer.TopicID(number)
+	}
 	return &k, web.ValidID(k.ID)
 }

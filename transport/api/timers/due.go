@@ -10,11 +10,13 @@ import (
 
 // Bounds of a histogram of due times.
 const (
-	dueBuckets    = 60
-	dueMost       = 1000
-	dueSpan       = time.Hour
-	dueTopicsMost = 10_000 // that a token sees, unless it sees all
+	dueBuckets = 60
+	dueMost    = 1000
+	dueSpan    = time.Hour
 )
+
+// topicsMost bounds the topics of one question, unless the token sees all.
+const topicsMost = 10_000
 
 // CountDue answers how many timers come due from now until a time, in equal parts of it.
 func CountDue(rq *web.Request) *web.Problem {
@@ -68,16 +70,22 @@ func dueTopics(rq *web.Request, q *backend.DueQuery) *web.Problem {
 		q.Topics = []timer.TopicID{topic.ID}
 		return nil
 	}
+	var p *web.Problem
+	q.All, q.Topics, p = topicsReached(rq)
+	return p
+}
+
+// topicsReached are all topics, or those that the token sees.
+func topicsReached(rq *web.Request) (all bool, topics []timer.TopicID, p *web.Problem) {
 	if rq.Who.SeesAll() {
-		q.All = true
-		return nil
+		return true, nil, nil
 	}
-	page, _, more := rq.TopicsSeen("", "", dueTopicsMost)
+	page, _, more := rq.TopicsSeen("", "", topicsMost)
 	if more {
-		return web.Bad(web.BadRequest, "this token reaches too many topics to count them all: give one, ?topic=")
+		return false, nil, web.Bad(web.BadRequest, "this token reaches too many topics to look into all: ask for one topic")
 	}
 	for _, t := range page {
-		q.Topics = append(q.Topics, t.ID)
+		topics = append(topics, t.ID)
 	}
-	return nil
+	return false, topics, nil
 }

@@ -105,11 +105,9 @@ func answerHistory(rq *web.Request, topic *timer.Topic, list []*timer.HistoryEnt
 	return rq.JSON(200, o.End())
 }
 
-// appendEntry writes a timer that has ended, when it did, and its attempts.
+// appendEntry writes a timer that has ended, and its attempts.
 func (w *Writer) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
-	b = w.Append(b, e.Timer)
-	b = web.AppendTime(b[:len(b)-1], "ended", e.Timer.EndedMs)
-	return appendAttemptLog(append(b, '}'), e.Timer, e.Attempts)
+	return appendAttemptLog(w.Append(b, e.Timer), e.Timer, e.Attempts)
 }
 
 // recall finds a timer that has ended and is in the shard's memory no more; nil when the history

@@ -1,35 +1,84 @@
 package timers
 
 import (
+	"errors"
+	"slices"
+
 	"carillon/timer"
 	"carillon/transport/api/web"
 )
 
 // List answers with a page of a topic's timers.
 func List(rq *web.Request) *web.Problem {
-	q := &timer.Query{}
-	var p *web.Problem
-	if q.States, p = rq.Query.States(); p != nil {
-		return p
-	}
-	if q.Labels, p = rq.Query.Labels(); p != nil {
-		return p
-	}
-	if p := rq.Window(q, "due_from", "due_to"); p != nil {
-		return p
-	}
-	if q.IDPrefix, _ = rq.Query.Value("id_prefix"); !web.ValidIDPrefix(q.IDPrefix) {
-		return web.Bad(web.BadName, "query: id_prefix is nothing that an id can start with")
-	}
-	payload, p := rq.Query.Boolean("payload", true)
+	q, p := selected(rq)
 	if p != nil {
 		return p
 	}
-	q.WithoutPayload = !payload
 	return Page(rq, q)
 }
 
-// Page answers one page of the timers that the query selects in all shards.
+// ListAll answers with a page of the timers of all topics that the token reaches.
+func ListAll(rq *web.Request) *web.Problem {
+	q, p := selected(rq)
+	if p != nil {
+		return p
+	}
+	if id, given := rq.Query.Value("id"); given {
+		switch {
+		case q.IDPrefix != "":
+			return web.Bad(web.BadRequest, "query: give id or id_prefix, not both")
+		case !web.ValidID(id):
+			return web.Bad(web.BadName, "query: "+IDRule)
+		}
+		q.IDPrefix, q.WholeID = id, true
+	}
+	limit, p := rq.Query.Limit()
+	if p != nil {
+		return p
+	}
+	if q.AllTopics, q.Topics, p = topicsReached(rq); p != nil {
+		return p
+	}
+	if !q.ManyTopics() {
+		return rq.JSON(200, append(rq.Out(), `{"timers":[]}`...))
+	}
+	slices.Sort(q.Topics)
+	known := map[timer.TopicID]*timer.Topic{}
+	return page(rq, q, limit, func(id timer.TopicID) (*timer.Topic, error) {
+		topic, seen := known[id]
+		if !seen {
+			var err error
+			if topic, err = rq.Core.Topics.ByID(rq.Base, id); err != nil && !errors.Is(err, timer.ErrNoTopic) {
+				return nil, err
+			}
+			known[id] = topic
+		}
+		return topic, nil
+	})
+}
+
+// selected is the query that the parameters of a list make.
+func selected(rq *web.Request) (*timer.Query, *web.Problem) {
+	q := &timer.Query{}
+	var p *web.Problem
+	if q.States, p = rq.Query.States(); p != nil {
+		return nil, p
+	}
+	if q.Labels, p = rq.Query.Labels(); p != nil {
+		return nil, p
+	}
+	if p := rq.Window(q, "due_from", "due_to"); p != nil {
+		return nil, p
+	}
+	if q.IDPrefix, _ = rq.Query.Value("id_prefix"); !web.ValidIDPrefix(q.IDPrefix) {
+		return nil, web.Bad(web.BadName, "query: id_prefix is nothing that an id can start with")
+	}
+	payload, p := rq.Query.Boolean("payload", true)
+	q.WithoutPayload = !payload
+	return q, p
+}
+
+// Page answers one page of the timers of one topic that the query selects in all shards.
 func Page(rq *web.Request, q *timer.Query) *web.Problem {
 	limit, p := rq.Query.Limit()
 	if p != nil {
@@ -40,6 +89,12 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 		return p
 	}
 	q.Topic = topic.ID
+	return page(rq, q, limit, func(timer.TopicID) (*timer.Topic, error) { return topic, nil })
+}
+
+// page answers a page of timers. topicOf finds the topic of each; nil: it is gone, and its timers
+// with it.
+func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID) (*timer.Topic, error)) *web.Problem {
 	listing := listingSum(q)
 	if c, given := rq.Query.Value("cursor"); given {
 		var ok bool
@@ -59,14 +114,22 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 	o := web.Object{B: rq.Out()}
 	o.Name("timers")
 	list := web.Array{B: o.B}
-	w := NewWriter(rq, topic)
-	w.payload = !q.WithoutPayload
 	var last timer.SortKey
 	for i, t := range page.Timers {
 		if i > 0 && len(list.B) > rq.Limits.ResponseBytes {
 			page.More = true
 			break
 		}
+		last = q.SortKey(t)
+		topic, err := topicOf(t.Topic)
+		if err != nil {
+			return web.Fault(err)
+		}
+		if topic == nil {
+			continue
+		}
+		w := NewWriter(rq, topic)
+		w.payload = !q.WithoutPayload
 		list.Next()
 		list.B = w.Append(list.B, t)
 		if page.Waits != nil {
@@ -75,7 +138,6 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 		if last := lastAttempt(t); q.ByEnd && last != nil {
 			list.B = appendAttemptLog(list.B, t, last)
 		}
-		last = q.SortKey(t)
 	}
 	o.B = list.End()
 	if page.More {

@@ -90,6 +90,9 @@ func (w *Writer) appendRun(o *web.Object, t *timer.Timer) {
 	if t.FiredMs != 0 {
 		o.B = web.AppendTime(o.B, "fired", t.FiredMs)
 	}
+	if t.EndedMs != 0 {
+		o.B = web.AppendTime(o.B, "ended", t.EndedMs)
+	}
 	if t.AskedMs != 0 {
 		o.B = web.AppendTime(o.B, "asked", t.AskedMs)
 	}

@@ -167,6 +167,18 @@ class Client:
         }
         return self._pages(path("topics", topic, "timers"), "timers", query, timeout)
 
+    def list_all(
+        self, *, id: Optional[str] = None, state: Optional[str] = None, due_from: t.TimeOrText = None,
+        due_to: t.TimeOrText = None, label: Union[str, Sequence[str]] = (), id_prefix: Optional[str] = None,
+        payload: Optional[bool] = None, timeout: Optional[float] = None,
+    ) -> Iterator[t.Timer]:
+        """Goes through the timers of all topics that the token reaches; id is a whole id."""
+        query = {
+            "id": id, "state": state, "due_from": due_from, "due_to": due_to, "label": label, "id_prefix": id_prefix,
+            "payload": payload,
+        }
+        return self._pages(path("timers"), "timers", query, timeout)
+
     def batch(
         self, topic: str, ops: Sequence[t.Op], *, brief: bool = False, timeout: Optional[float] = None
     ) -> List[t.OpResult]:

@@ -271,6 +271,9 @@ class Timer(_Timer, total=False):
     """W3C Trace Context of the request that made the timer."""
     tracestate: str
     fired_ms: int
+    ended: Time
+    """When it became done, dead or cancelled."""
+    ended_ms: int
     asked: Time
     """When somebody last fired it by hand. A new time, from a PATCH, PUT, merge or reschedule, takes it away. So does a redrive, but from a timer that is not due yet: there it is the time of the redrive."""
     asked_ms: int
@@ -470,6 +473,10 @@ class Destination(_Destination, total=False):
     next_probe_ms: int
     nodes: List[str]
     """Where it is in that state; absent when it is closed."""
+    topics: List[str]
+    """Topics whose timers have called it, by name: the first that did since each node knows it."""
+    more_topics: bool
+    """There were others. Absent when there were none."""
 
 
 class _DestinationList(TypedDict):
@@ -482,9 +489,8 @@ class DestinationList(_DestinationList, total=False):
     next_cursor: str
 
 
-class Entry(Timer):
-    ended: Time
-    ended_ms: int
+class Entry(Timer, total=False):
+    pass
 
 
 class _HistoryList(TypedDict):
