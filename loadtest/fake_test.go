@@ -61,6 +61,7 @@ const (
 	faultWrongResult // a batch's result names another timer
 	faultInFlight    // says to the first cancel that a call is under way
 	faultDeaf        // answers a cancel with 503, and does not cancel
+	faultBusy        // answers 503 and forgets, with Retry-After: 2
 )
 
 // fake is a small, single-node, forgetful implementation of the HTTP API whose
@@ -226,6 +227,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if f.faults(numberOf(op.ID)) == faultBusy {
+		w.Header().Set("Retry-After", "2")
+	}
 	w.WriteHeader(status)
 	if f.faults(numberOf(op.ID)) == faultOtherAnswer && op.Op == "add" {
 		op.ID += "0"
@@ -328,7 +332,7 @@ func (f *fake) add(key, topic string, op fakeOp) (int, string) {
 	}
 	timer := &fakeTimer{topic: topic, id: op.ID, callback: op.Callback.URL, due: op.AtMs,
 		payload: op.Payload, first: op.Payload, state: "scheduled", fault: f.faults(number)}
-	if timer.fault == faultErrorAndForgets {
+	if timer.fault == faultErrorAndForgets || timer.fault == faultBusy {
 		return 503, ""
 	}
 	if timer.fault != faultVanish {

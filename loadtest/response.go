@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"carillon/loadtest/sink"
 )
@@ -25,8 +26,9 @@ var (
 type answer struct {
 	status int
 	body   []byte
-	close  bool   // the server ends the connection
-	leader []byte // of the timer's shard: see client.LeaderHeader; nil: it is not named
+	close  bool          // the server ends the connection
+	retry  time.Duration // Retry-After; 0: it is not given
+	leader []byte        // of the timer's shard: see client.LeaderHeader; nil: it is not named
 	// location is where a redirect leads, which is not followed.
 	location []byte
 }
@@ -184,6 +186,8 @@ func parseHead(head []byte) (result answer, length int, chunked bool, err error)
 			result.close = bytes.EqualFold(value, []byte("close"))
 		case bytes.EqualFold(name, []byte("carillon-leader")):
 			result.leader = value
+		case bytes.EqualFold(name, []byte("retry-after")):
+			result.retry = time.Duration(max(sink.Decimal(value), 0)) * time.Second
 		case bytes.EqualFold(name, []byte("location")):
 			result.location = value
 		}

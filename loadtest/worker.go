@@ -24,6 +24,11 @@ const (
 	// about a millisecond; beyond it we are starved, and the intended time rules.
 	wakeLagAllowed = 2 * time.Millisecond
 
+	// A closed loop rests as long as an answer asks for: restOfBatch where operations of a batch were
+	// refused, whose results cannot ask, and mostRest at most, as the clients do.
+	restOfBatch = time.Second
+	mostRest    = 10 * time.Second
+
 	// cutGrace is how long a request in flight may still take when the run is cut.
 	cutGrace = time.Second
 )
@@ -55,6 +60,7 @@ type worker struct {
 	settling *verification // books the answers, unmeasured; nil while loading
 
 	call call
+	rest time.Duration // that the node asks for with its last answer
 }
 
 // run works until the source is exhausted, the time is over or the run is cut.
@@ -86,11 +92,23 @@ func (w *worker) run(ctx context.Context) {
 		if w.over(sent) || !w.source.next(&w.call, sent) {
 			return
 		}
+		w.rest = 0
 		w.exchange(ctx, from, sent)
+		if w.rest > 0 && w.pace.every == 0 {
+			w.pause(ctx, min(w.rest, mostRest))
+		}
 		if w.settling != nil && w.settling.vain.Load() > 0 {
 			pause(ctx, redialWait) // asking again at once would hardly help
 		}
 	}
+}
+
+// pause waits, but not past the end.
+func (w *worker) pause(ctx context.Context, d time.Duration) {
+	if !w.pace.end.IsZero() {
+		d = min(d, time.Until(w.pace.end))
+	}
+	pause(ctx, d)
 }
 
 func (w *worker) over(now time.Time) bool {
@@ -148,6 +166,9 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 			pause(ctx, redialWait)
 		}
 		return
+	}
+	if tooBusy(got.status) {
+		w.rest = got.retry
 	}
 	if w.leaders != nil && got.leader != nil {
 		w.leaders.Note(string(got.leader))
@@ -227,6 +248,9 @@ func (w *worker) recordBatch(l *link, got answer, from, now time.Time) {
 		if index >= len(w.call.numbers) {
 			return
 		}
+		if tooBusy(r.status) {
+			w.rest = restOfBatch
+		}
 		number := w.call.numbers[index]
 		if r.id != nil && !w.requests.isID(number, r.id) {
 			r = result{} // the answer about another timer
@@ -242,6 +266,9 @@ func (w *worker) recordBatch(l *link, got answer, from, now time.Time) {
 	}
 	w.measure(failed, true, from, now)
 }
+
+// tooBusy reports that the same may be asked for again, a little later.
+func tooBusy(status int) bool { return status == 429 || status == 503 }
 
 // complain keeps the server's answer to an operation that failed, if it is the first.
 func (w *worker) complain(l *link, r result) {

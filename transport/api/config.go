@@ -111,7 +111,7 @@ func (c Config) validate() error {
 			break
 		}
 	}
-	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.Grace, l.Unfinished, l.SweepTime, l.Horizon} {
+	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.BatchWait, l.Grace, l.Unfinished, l.SweepTime, l.Horizon} {
 		if d < 0 {
 			errs = append(errs, errors.New("api: a time limit is negative"))
 			break

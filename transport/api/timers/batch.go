@@ -60,6 +60,16 @@ func (b *batch) release() {
 // Batch does many operations on timers of one topic, in order for each id. It is not atomic: a bad
 // operation fails in its place.
 func Batch(rq *web.Request) *web.Problem {
+	// Each operation is an object, and some of them have more inside.
+	ops := min(bytes.Count(rq.Body, []byte{'{'}), rq.Limits.BatchOps)
+	waited, entered := rq.Batches.Enter(ops, rq.Limits.BatchWait, rq.Base.Done())
+	if !entered {
+		return web.Fail(503, web.Overloaded, "too many batches are being worked on; nothing was changed")
+	}
+	defer rq.Batches.Leave(ops)
+	if c := rq.Conn(); waited && c != nil && c.HungUp() {
+		return web.Fail(503, web.Overloaded, "the client has not waited; nothing was changed")
+	}
 	b := batches.Get().(*batch)
 	p := b.answer(rq)
 	b.release() // after a panic it is left to the collector

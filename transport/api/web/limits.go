@@ -26,6 +26,7 @@ type Limits struct {
 	BodyTimeout   time.Duration // 30s from the end of the header
 	IdleTimeout   time.Duration // 2m between requests
 	WriteTimeout  time.Duration // 30s
+	BatchWait     time.Duration // 1.5s for the turn of a batch
 	Grace         time.Duration // 30s for requests in flight when Serve's context ends
 	Unfinished    time.Duration // 1s for requests that have not wholly arrived by then
 
@@ -56,6 +57,7 @@ func (l Limits) WithDefaults() Limits {
 	l.BodyTimeout = cmp.Or(l.BodyTimeout, 30*time.Second)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 2*time.Minute)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
+	l.BatchWait = cmp.Or(l.BatchWait, 1500*time.Millisecond)
 	l.Grace = cmp.Or(l.Grace, 30*time.Second)
 	l.Unfinished = cmp.Or(l.Unfinished, time.Second)
 	l.SweepTime = cmp.Or(l.SweepTime, 10*time.Minute)

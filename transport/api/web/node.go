@@ -40,6 +40,7 @@ type Node struct {
 	Sweeps, Streams, Polls Lasting
 	Backups                chan struct{} // as many as are being taken
 	Beat                   time.Duration // of streams
+	Batches                Gate
 }
 
 // Memory is shared by what clients have the server hold, by the address of each.
