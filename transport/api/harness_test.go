@@ -42,6 +42,7 @@ func newHarness(t testing.TB, edit ...func(*Config)) *harness {
 	h := &harness{t: t, now: noon, done: make(chan error, 1)}
 	h.engine = newFakeEngine(h.clock)
 	cfg := Config{Engine: h.engine, Version: "test", Clock: h.clock}
+	cfg.Limits.HeaderTimeout, cfg.Limits.BodyTimeout, cfg.Limits.WriteTimeout = patience, patience, patience // a busy machine is no slow client
 	for _, f := range edit {
 		f(&cfg)
 	}
