@@ -44,8 +44,9 @@ func (v *village) start(self Member, options ...func(*MembersConfig)) *villager 
 		self.Name = fmt.Sprintf("n%d", self.ID)
 	}
 	log := &logLines{news: v.news}
+	// Where nobody else listens: a port is still free when its node comes back.
 	cfg := MembersConfig{
-		Self: self, Bind: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Self: self, Bind: "127.0.7.1:0", Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		Pace:    Pace{Probe: 200 * time.Millisecond, Gossip: 20 * time.Millisecond, PushPull: 300 * time.Millisecond, Rejoin: 200 * time.Millisecond},
 		Changed: func() { signal(v.news) },
 	}
@@ -97,7 +98,7 @@ func (p *villager) crash(t *testing.T) {
 // until waits for news until the condition holds.
 func (v *village) until(what string, holds func() bool) {
 	v.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !holds() {
 		select {
 		case <-v.news:
@@ -172,12 +173,8 @@ func TestMembersFindEachOtherAndLeave(t *testing.T) {
 	c := v.start(Member{ID: 3}, joining(b))
 	v.untilSees("1 2 3", a, b, c)
 	want := Member{ID: 1, Starts: 7, Name: "n1", HTTP: "10.0.0.1:7700", Peer: "10.0.0.1:7701", Gossip: a.Addr(), Zone: "z", Version: "v1", Expect: 3, Shards: 16, Replicas: 3}
-	if got := c.knows(1); got != want {
-		t.Fatalf("c knows a as %+v, want %+v", got, want)
-	}
-	if !c.Alive(1) || !c.Alive(3) || c.Alive(9) {
-		t.Fatalf("alive: %v %v %v", c.Alive(1), c.Alive(3), c.Alive(9))
-	}
+	v.until(fmt.Sprintf("c, which knows a as %+v, knows it as %+v", c.knows(1), want), func() bool { return c.knows(1) == want })
+	v.until("others are alive", func() bool { return c.Alive(1) && c.Alive(3) && !c.Alive(9) })
 	if err := a.Update(func(m *Member) { m.Cluster, m.HTTP, m.ID, m.Name = "abc", "10.0.0.9:1", 99, "other" }); err != nil {
 		t.Fatal(err)
 	}
@@ -203,9 +200,7 @@ func TestMembersNoticeACrashAndARestart(t *testing.T) {
 	v.untilSees("1 2-", a)
 	again := v.start(Member{ID: 2, Starts: 2}, joining(a))
 	v.untilSees("1 2", a, again)
-	if got := a.knows(2); got.Starts != 2 || got.Gossip != again.Addr() {
-		t.Fatalf("a knows the former process: %+v", got)
-	}
+	v.until("a knows the new process", func() bool { return a.knows(2).Starts == 2 && a.knows(2).Gossip == again.Addr() })
 }
 
 // The other side comes back at its old address, knowing nobody.
@@ -271,8 +266,9 @@ func TestMembersWithDifferentKeys(t *testing.T) {
 	for _, p := range []*villager{a, other, none} {
 		v.until("the key is blamed", func() bool { return p.log.count("level=WARN", "--gossip-key") > 0 })
 	}
-	if other.sees() != "3" || none.sees() != "4" || same.sees() != "1 2" {
-		t.Fatalf("%q %q %q", other.sees(), none.sees(), same.sees())
+	v.untilSees("1 2", same)
+	if other.sees() != "3" || none.sees() != "4" {
+		t.Fatalf("%q %q", other.sees(), none.sees())
 	}
 	for _, p := range []*villager{a, other, none} {
 		if n := p.log.count("level=WARN"); n > 3 {
@@ -316,8 +312,9 @@ func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 	}
 	late := v.start(Member{ID: 3}, first, joining(a))
 	v.until("the key is blamed", func() bool { return late.log.count("level=WARN", "--gossip-key") > 0 })
-	if late.sees() != "3" || a.sees() != "1 2" {
-		t.Errorf("%q %q", late.sees(), a.sees())
+	v.untilSees("1 2", a)
+	if late.sees() != "3" {
+		t.Errorf("%q", late.sees())
 	}
 	if a.SetKeys(nil) == nil || a.SetKeys(keys("nn")) == nil || a.SetKeys([][]byte{[]byte("short")}) == nil {
 		t.Error("bad keys are taken")
@@ -360,7 +357,7 @@ func TestMembersBind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := m.Run(ctx); err == nil || !strings.Contains(err.Error(), bind) {
 			t.Errorf("%s: %v", bind, err)

@@ -300,7 +300,7 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 	frame = nil
 	r.settle()
 	for n, left := 0, true; left; n++ {
-		if n == 50 {
+		if n == 1000 {
 			t.Fatal("the frame is kept by its entry")
 		}
 		runtime.GC()
