@@ -18,7 +18,7 @@ import (
 )
 
 // browserLimit is how long one browser operation may take. It is generous: the machine may be busy.
-const browserLimit = 60 * time.Second
+const browserLimit = 2 * patience // a page may make a thousand requests
 
 // browser is a page in a headless Chromium, driven by the DevTools protocol over a pipe
 // (--remote-debugging-pipe).

@@ -168,10 +168,10 @@ func (s *chaosRun) batch(t *testing.T, list []fault) {
 	}
 	// The checker has verified that each duplicate follows a fault that may have lost its outcome.
 	// In total there may be no more duplicates than calls that were open at the faults or answered
-	// within outcomeSlack before.
+	// shortly before.
 	inHand := int64(0)
 	for _, c := range s.v.crashes {
-		inHand += s.receiver.openBetween(c.at.Add(-outcomeSlack), c.gone)
+		inHand += s.receiver.openBetween(c.at.Add(-c.slack()), c.gone)
 	}
 	if int64(s.v.duplicates) > inHand {
 		t.Errorf("%d duplicates; %d calls were open at the %d faults or had been answered shortly before", s.v.duplicates, inHand, len(s.v.crashes))

@@ -105,8 +105,7 @@ func (c *cluster) killLeaders(t *testing.T, load *clusterLoad, random *rand.Rand
 // committed, estimated from the load's rate.
 func (l *clusterLoad) checkDuplicates(t testing.TB, v *verdict, open int64) {
 	t.Helper()
-	uncommitted := int64(l.perSecond) * maxUncommitted / addsPerSecond
-	if bound := open + int64(len(v.crashes))*uncommitted; int64(v.duplicates) > bound {
+	if bound := open + v.uncommitted(int64(l.perSecond)*maxUncommitted/addsPerSecond); int64(v.duplicates) > bound {
 		t.Errorf("%d duplicates; %d calls were open at the %d faults, and at most %d can have had no outcome yet", v.duplicates, open, len(v.crashes), bound-open)
 	}
 }

@@ -82,8 +82,9 @@ func TestSuspend(t *testing.T) {
 		}
 	}
 	t.Logf("after two seconds of suspension: %d calls, behind wake-up or due time by %v", len(after), spreadOf(after))
-	if s := spreadOf(after); s.p99 > time.Second {
-		t.Errorf("waking up took long: %v", s)
+	// The yardstick is how long the tester alone takes for as many calls: the machine may be busy.
+	if s, direct := spreadOf(after), rcv.alone(t, timers); s.p99 > time.Second+10*direct {
+		t.Errorf("waking up took long: %v; the tester alone makes as many calls in %v", s, direct)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestMemoryLimit(t *testing.T) {
 			c.topic(t, "many", "http://127.0.0.1:9/", "")
 			var refused, taken, other atomic.Int64
 			var one atomic.Pointer[string] // the id of a timer that was taken
-			deadline := time.Now().Add(20 * time.Second)
+			deadline := time.Now().Add(patience)
 			var senders sync.WaitGroup
 			for sender := range 8 {
 				own := newClient(node)

@@ -151,7 +151,7 @@ func (s *surrounded) firesTimers(t *testing.T) {
 // loseLines makes the node log until lines are lost.
 func loseLines(t *testing.T, s *surrounded) {
 	t.Helper()
-	poll(t, 60*time.Second, "the log has lost lines", func() bool {
+	poll(t, 3*patience, "the log has lost lines", func() bool {
 		for range 500 {
 			if !s.alive() {
 				t.Fatalf("the node ended with %d", s.code)

@@ -46,8 +46,8 @@ func (l *ledger) heard(e *entry, v verb, payload string, a answer) {
 	if payload != "" {
 		o.sum = sumOf(payload)
 	}
-	if effectOf(a) == refused && a.status == 0 {
-		return // it never reached a node
+	if effectOf(a) == refused && (a.status == 0 || a.status == http.StatusRequestTimeout) {
+		return // it never reached a node, or not in time
 	}
 	if effectOf(a) != unknown {
 		var body struct {

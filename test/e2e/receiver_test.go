@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"hash/fnv"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 // arrival is a call as the receiver saw it.
 type arrival struct {
 	at, done time.Time // done is zero while the call is open
+	reached  time.Time // when its bytes had reached this machine, to some milliseconds; before at on a busy one
 	peer     string    // address of the sender
 	topic    string
 	timer    string
@@ -37,6 +39,13 @@ func (a arrival) early() bool {
 func (a arrival) lateness() time.Duration { return a.at.Sub(time.UnixMilli(a.dueMs)) }
 
 func (a arrival) succeeded() bool { return a.status >= 200 && a.status < 300 }
+
+// waited tells how long ago the last bytes of a connection had come when it is asked. Where the
+// system does not tell it is 0.
+var waited = func(net.Conn) time.Duration { return 0 }
+
+// connOf is the key of a request's connection.
+type connOf struct{}
 
 // receiver logs every call. The test decides how it answers.
 type receiver struct {
@@ -62,7 +71,9 @@ func newReceiverAt(t testing.TB, address string, handle func(w http.ResponseWrit
 		t.Fatal(err)
 	}
 	r := &receiver{handle: handle, calls: map[string]int{}}
-	r.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: r}}
+	r.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: r, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connOf{}, c)
+	}}}
 	r.server.Start()
 	t.Cleanup(func() {
 		r.server.CloseClientConnections()
@@ -75,12 +86,13 @@ func (r *receiver) url() string { return r.server.URL + "/hook" }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	at := time.Now()
+	reached := at.Add(-waited(req.Context().Value(connOf{}).(net.Conn)))
 	r.open.Add(1)
 	defer r.open.Add(-1)
 	sum := fnv.New64a()
 	_, _ = io.Copy(sum, req.Body) // a cut body shows by its sum
 	h := req.Header
-	a := arrival{at: at, peer: req.RemoteAddr, topic: h.Get("Carillon-Topic"), timer: h.Get("Carillon-Timer"), webhook: h.Get("Webhook-Id"), sum: sum.Sum64()}
+	a := arrival{at: at, reached: reached, peer: req.RemoteAddr, topic: h.Get("Carillon-Topic"), timer: h.Get("Carillon-Timer"), webhook: h.Get("Webhook-Id"), sum: sum.Sum64()}
 	a.attempt, _ = strconv.Atoi(h.Get("Carillon-Attempt"))
 	a.fence, _ = strconv.ParseUint(h.Get("Carillon-Fence"), 10, 64)
 	a.dueMs, _ = strconv.ParseInt(h.Get("Carillon-Due"), 10, 64)

@@ -14,6 +14,8 @@ type crash struct {
 	at   time.Time // before the signal was sent
 	gone time.Time // after the process had ended
 	open int64     // calls open at the receiver
+
+	commit time.Duration // see commitBefore; set by check
 }
 
 // crashNow kills the process and records when.
@@ -24,12 +26,35 @@ func crashNow(p *process, r *receiver) crash {
 	return c
 }
 
-// outcomeSlack is how long a busy machine may take to log the outcome of an answered call. A
-// duplicate whose first call ended longer before the crash is an error.
+// outcomeSlack is how long the outcome of an answered call may take into the log, beside the time of
+// a commit then. A duplicate whose first call ended longer before the crash is an error.
 const outcomeSlack = 500 * time.Millisecond
 
-// arrivalSlack is how long after its sender's death a call may arrive. Its bytes may wait in a
-// socket of a busy machine. Runs without a crash have no slack.
+// slack is how long before the crash a call may have been answered whose outcome is lost.
+func (c *crash) slack() time.Duration { return outcomeSlack + 2*c.commit }
+
+// commitBefore is the yardstick for outcomes, which a busy machine delays as it delays adds: the
+// median of the adds that were answered in the two seconds before.
+func (l *ledger) commitBefore(at time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var took []time.Duration
+	for _, e := range l.entries {
+		for _, w := range e.versions {
+			if w.effect == acked && !w.repeated && w.answered.Before(at) && at.Sub(w.answered) < 2*time.Second {
+				took = append(took, w.answered.Sub(w.sent))
+			}
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// arrivalSlack is how long after its sender's death a call may reach this machine. Runs without a
+// crash have no slack.
 const arrivalSlack = 200 * time.Millisecond
 
 // verdict compares the ledger, the calls and the final states. Each fault is one line.
@@ -66,6 +91,9 @@ func (v *verdict) fault(format string, args ...any) {
 // check compares everything and fails the test on any fault.
 func (v *verdict) check(t testing.TB) {
 	t.Helper()
+	for i := range v.crashes {
+		v.crashes[i].commit = v.ledger.commitBefore(v.crashes[i].at)
+	}
 	byTimer := map[string][]arrival{}
 	for _, a := range v.log {
 		byTimer[a.timer] = append(byTimer[a.timer], a)
@@ -224,10 +252,12 @@ type attempt struct {
 }
 
 // answeredTooLate reports whether the node gave the call up after its whole timeout, before the
-// receiver answered.
+// receiver's answer came. The answer may have been on its way for as long as the call: on a busy
+// machine both wait for their readers.
 func answeredTooLate(list []attempt, call arrival, timeout time.Duration) bool {
 	for _, a := range list {
-		if uint64(a.Attempt) == uint64(call.attempt) && a.Error == "timeout" && a.EndedMs-a.StartedMs >= timeout.Milliseconds() && call.done.UnixMilli() >= a.EndedMs-1 {
+		way := max(call.at.UnixMilli()-a.StartedMs, 1)
+		if uint64(a.Attempt) == uint64(call.attempt) && a.Error == "timeout" && a.EndedMs-a.StartedMs >= timeout.Milliseconds() && call.done.UnixMilli() >= a.EndedMs-way {
 			return true
 		}
 	}
@@ -273,7 +303,7 @@ func (v *verdict) crashTimes() (list []string) {
 func (v *verdict) explained(first, again arrival) bool {
 	for _, slack := range []time.Duration{0, arrivalSlack} {
 		for _, c := range v.crashes {
-			if first.at.Before(c.gone.Add(slack)) && first.done.After(c.at.Add(-outcomeSlack)) && again.at.After(c.at) {
+			if first.reached.Before(c.gone.Add(slack)) && first.done.After(c.at.Add(-c.slack())) && again.at.After(c.at) {
 				v.oldest, v.latest = max(v.oldest, c.at.Sub(first.done)), max(v.latest, first.at.Sub(c.gone))
 				if slack > 0 && len(v.late) < 5 {
 					v.late = append(v.late, fmt.Sprintf("%s attempt %d on %s at %s, again on %s at %s; crash %s–%s", first.timer, first.attempt, first.peer,

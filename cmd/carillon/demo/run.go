@@ -172,7 +172,16 @@ func (p *play) acts(ctx context.Context) (f fall, err error) {
 	killed := time.Now()
 	victim.kill()
 	go func() { taken <- p.cluster.takeover(watching, victim.name, led, killed) }()
-	defer func() { stopWatching(); f = <-taken }()
+	defer func() {
+		if err != nil {
+			stopWatching()
+		}
+		// On a slow machine the load is over before the shards take adds again.
+		late := time.AfterFunc(lostAfter, stopWatching)
+		defer late.Stop()
+		f = <-taken
+		stopWatching()
+	}()
 
 	if err := p.pause(ctx, outage); err != nil {
 		return f, err
