@@ -166,7 +166,7 @@ func (g guide) awaitCalls(t *testing.T, sink *process) {
 
 // guideLimit is far more than starting a program or receiving a call takes, because the machine may
 // be busy.
-const guideLimit = 40 * time.Second
+const guideLimit = patience
 
 const blockMark = "== block ==\n"
 

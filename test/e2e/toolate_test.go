@@ -18,6 +18,7 @@ func TestAnsweredTooLate(t *testing.T) {
 		call arrival
 		want bool
 	}{
+		"known late":           {[]attempt{{Attempt: 2, StartedMs: 1000, EndedMs: 3000, Error: "timeout"}}, late, true},
 		"late, for its way":    {[]attempt{given}, arrival{attempt: 2, at: time.UnixMilli(1900), done: time.UnixMilli(1900)}, true},
 		"late":                 {[]attempt{other, given}, late, true},
 		"in time":              {[]attempt{given}, inTime, false},

@@ -251,13 +251,13 @@ type attempt struct {
 	Error     string `json:"error"`
 }
 
-// answeredTooLate reports whether the node gave the call up after its whole timeout, before the
-// receiver's answer came. The answer may have been on its way for as long as the call: on a busy
-// machine both wait for their readers.
+// answeredTooLate reports whether the node gave the call up after its whole timeout, within which the
+// receiver's answer had not come. The answer may have been on its way for as long as the call: on a
+// busy machine both wait for their readers.
 func answeredTooLate(list []attempt, call arrival, timeout time.Duration) bool {
 	for _, a := range list {
 		way := max(call.at.UnixMilli()-a.StartedMs, 1)
-		if uint64(a.Attempt) == uint64(call.attempt) && a.Error == "timeout" && a.EndedMs-a.StartedMs >= timeout.Milliseconds() && call.done.UnixMilli() >= a.EndedMs-way {
+		if uint64(a.Attempt) == uint64(call.attempt) && a.Error == "timeout" && a.EndedMs-a.StartedMs >= timeout.Milliseconds() && call.done.UnixMilli() >= a.StartedMs+timeout.Milliseconds()-way {
 			return true
 		}
 	}
