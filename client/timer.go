@@ -54,8 +54,9 @@ const (
 	WaitRefused     WaitCause = "refused_address"
 	WaitOrder       WaitCause = "order"    // an earlier timer of its id has not ended; see MergeCollect
 	WaitKeyRate     WaitCause = "key_rate" // Policy.PerKey.Rate
-	WaitLeader      WaitCause = "leader"   // its shard has none, or that cannot start calls or has not come to it
+	WaitLeader      WaitCause = "leader"   // its shard has none, or that cannot start calls, or has started none for a second
 	WaitBatch       WaitCause = "batch"    // its call of many timers is neither full nor is its wait over
+	WaitTurn        WaitCause = "turn"     // others are started first, as fast as its node can
 )
 
 // Timer is a timer as a node shows it. Times that there are not are zero.

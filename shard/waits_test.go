@@ -103,6 +103,9 @@ func TestWaitsOfAHerdAreCounted(t *testing.T) {
 		r.scheduler().Count([]timer.TopicID{1}, sums)
 		for at := 0; !r.scheduler().Waiting(&at, &all); {
 		}
+		if w := sums[0].Waiting; w[timer.WaitLeader]+all[timer.WaitLeader] > 0 {
+			t.Fatalf("turn %d: %d wait for a leader that works, %d of all", turn, w[timer.WaitLeader], all[timer.WaitLeader])
+		}
 		if n, ready := sum(&sums[0].Waiting), sums[0].Ready; n > ready || n < ready-starting {
 			t.Fatalf("turn %d: %d of %d have a reason", turn, n, ready)
 		}
@@ -110,8 +113,13 @@ func TestWaitsOfAHerdAreCounted(t *testing.T) {
 			t.Fatalf("turn %d: %d of all have a reason", turn, n)
 		}
 	}
-	if w := r.waitsFor(fmt.Sprint(herd - 1)); w.For != timer.WaitLeader {
+	last := fmt.Sprint(herd - 1)
+	if w := r.waitsFor(last); w.For != timer.WaitTurn {
 		t.Errorf("the last waits for %q", w.For)
+	}
+	r.pass(2 * time.Second) // the log stands
+	if w := r.waitsFor(last); w.For != timer.WaitLeader {
+		t.Errorf("the last waits for %q while nothing starts", w.For)
 	}
 	r.freeze = false
 	r.calls.auto = 200

@@ -20,11 +20,12 @@ const (
 	WaitWindow                // its topic's window is not open
 	WaitNoCallback            // neither it nor its topic has a callback URL
 	WaitRefused               // its last call was refused an address; goes before WaitBackoff
-	WaitLeader                // its shard has no leader, or that cannot start calls or has not come to it
+	WaitLeader                // its shard has no leader, or that cannot start calls, or has started none for a second
 	WaitHeld                  // a client holds it; goes before all others
 	WaitKeyRate               // the rate of its key is reached
 	WaitBatch                 // its call is neither full nor is its wait over; see Batch
 	WaitOrder                 // an earlier timer of its id has not ended; goes right after WaitHeld
+	WaitTurn                  // its leader starts others first, as fast as it can; checked last
 
 	waitCauses
 )
@@ -32,7 +33,7 @@ const (
 // waitNames are the causes in answers.
 var waitNames = [waitCauses]string{
 	"", "backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots",
-	"zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch", "order",
+	"zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch", "order", "turn",
 }
 
 // String is the cause in answers; "" of NoWait, and of a cause that this build does not know.

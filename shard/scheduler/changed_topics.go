@@ -82,7 +82,6 @@ func (ct *changedTopics) reroute(q *topicQueue) {
 		q.moved = map[timer.Handle]bool{}
 	}
 	q.moving = append(q.moving, q.dests)
-	q.movingEntries += q.queued()
 	q.destinations = newDestinations()
 	ct.env.Wake()
 }
@@ -97,7 +96,7 @@ func (ct *changedTopics) move() {
 		q := ct.rerouting[0]
 		if len(q.moving) == 0 {
 			ct.rerouting = ct.rerouting[1:]
-			q.moved, q.movingEntries = nil, 0
+			q.moved = nil
 			ct.topics.join(q)
 			continue
 		}
@@ -120,7 +119,6 @@ func (ct *changedTopics) moveSome(q *topicQueue, budget int) (used int) {
 			last := len(h.items) - 1
 			e := h.items[last]
 			h.items = h.items[:last]
-			q.movingEntries--
 			if ct.current(e) && !q.moved[e.handle] {
 				q.moved[e.handle] = true
 				ct.due.classify(e, max(e.dueMs, ct.now.WallMs+ct.due.lookAhead.Milliseconds()))

@@ -63,17 +63,17 @@ func (c *compaction) sweep() {
 }
 
 // sweepTopic drops a topic that has nothing, and has its timers queued again once an eighth of the
-// entries must be outdated (I15): they are counted as if they waited.
+// entries must be outdated (I15).
 func (c *compaction) sweepTopic(q *topicQueue) {
 	timers := int(c.table.Counts(q.id).Scheduled)
 	if q.queued() > timers+timers/8 && len(q.moving) == 0 {
 		c.changed.reroute(q)
 	}
-	if q.waitInLine() > 2*timers+512 {
+	if q.inLine > 2*timers+512 {
 		c.keys.prune(q)
 	}
 	c.keys.forgetRested(q, pruneBudget)
-	if len(q.dests)+len(q.moving)+len(q.keys) == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() {
+	if len(q.dests)+len(q.moving)+len(q.keys)+q.timers == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() {
 		c.topics.forgetTopic(q)
 	}
 }

@@ -41,10 +41,10 @@ func TestPruneInATurn(t *testing.T) {
 		r.command(timer.Command{Kind: timer.Cancel, ID: fmt.Sprintf("{%d}%d", i%keys, i)})
 	}
 	q := r.Scheduler.topics.byID[1]
-	left := q.waitInLine()
+	left := q.inLine
 	r.spent, r.budget = 0, 100
 	r.Scheduler.keys.prune(q)
-	if n := left - q.waitInLine(); n < 50 || n > 100 {
+	if n := left - q.inLine; n < 50 || n > 100 {
 		t.Errorf("%d of %d outdated entries have left", n, left)
 	}
 }

@@ -40,6 +40,7 @@ type destQueue struct {
 	state   queueState
 	place   int // in the heap of its state
 	counted int // entries that queue.entries has of it
+	timers  int // of its entries that stand
 	targets []table.Target
 	at      int    // in queue.dests
 	group   *group // nil: each timer has its own call
@@ -187,8 +188,12 @@ func (tq *topicQueues) shutFor(n *destQueue, retryIn time.Duration) {
 
 // keeps reports that a destination queue is one of this leadership, and its topic has not changed.
 func (tq *topicQueues) keeps(n *destQueue) bool {
-	q := n.queue
-	return tq.active && tq.byID[q.id] == q && n.at >= 0 && n.at < len(q.dests) && q.dests[n.at] == n
+	return tq.active && tq.byID[n.queue.id] == n.queue && n.belongs()
+}
+
+// belongs reports that a queue was not forgotten, and its topic has not changed since.
+func (n *destQueue) belongs() bool {
+	return n.at >= 0 && n.at < len(n.queue.dests) && n.queue.dests[n.at] == n
 }
 
 // update puts a destination queue where it belongs after any change of it. Cost: O(log n) in the
@@ -199,11 +204,13 @@ func (tq *topicQueues) update(n *destQueue) {
 		return
 	}
 	want := n.want()
-	q.entries[n.state] -= n.counted
+	q.entries -= n.counted
 	if n.counted = n.len(); n.counted > 0 {
 		n.first = n.head()
 	}
-	q.entries[want] += n.counted
+	q.entries += n.counted
+	q.standing[n.state] -= n.timers
+	q.standing[want] += n.timers
 	if heap := q.heapOf(n.state); want == n.state && heap != nil {
 		heap.Fix(n)
 	} else if want != n.state {
@@ -249,6 +256,9 @@ func (tq *topicQueues) returnPermits(n *destQueue) {
 // queueIn puts a timer into a destination queue.
 func (tq *topicQueues) queueIn(n *destQueue, e entry) {
 	n.put(e, tq.now.WallMs)
+	if tq.current(e) {
+		tq.table.WaitIn(e.handle, n)
+	}
 	tq.update(n)
 	tq.join(n.queue)
 }
@@ -257,6 +267,15 @@ func (tq *topicQueues) queueIn(n *destQueue, e entry) {
 func (tq *topicQueues) pop(n *destQueue) {
 	n.take()
 	tq.update(n)
+}
+
+// Count implements table.Queue. Cost: O(1).
+func (n *destQueue) Count(by int) {
+	n.timers += by
+	n.queue.timers += by
+	if n.belongs() {
+		n.queue.standing[n.state] += by
+	}
 }
 
 // put and take are queueIn and pop for several timers, after which the queue is updated.
@@ -339,6 +358,7 @@ func (tq *topicQueues) forgetDest(n *destQueue) {
 		return // its topic has changed since
 	}
 	n.forgetTargets()
+	q.standing[n.state] -= n.timers // they come back
 	delete(q.byDest, n.name())
 	last := len(q.dests) - 1
 	q.dests[n.at] = q.dests[last]
@@ -409,7 +429,7 @@ func (n *destQueue) ahead() int {
 	q := n.queue
 	need := n.len()
 	if len(q.dests) == 1 {
-		need += q.inLine[free]
+		need += q.waiting[free]
 	}
 	if n.group != nil {
 		need = need/q.topic.Policy.Batch.Max + 1

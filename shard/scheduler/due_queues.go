@@ -230,7 +230,10 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 }
 
 // awaitInstant keeps a timer that must not be leased before it is due.
-func (dq *dueQueues) awaitInstant(e entry) { dq.exact.push(e) }
+func (dq *dueQueues) awaitInstant(e entry) {
+	dq.exact.push(e)
+	dq.table.WaitIn(e.handle, nil)
+}
 
 // queueUp puts a timer into its destination queue.
 func (dq *dueQueues) queueUp(e entry) {

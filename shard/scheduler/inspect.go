@@ -70,7 +70,7 @@ func (v *view) Inspect() *Inspection {
 		}
 	}
 	for id, q := range v.topics.byID {
-		t := InspectedTopic{InLine: q.waitInLine(), Keys: len(q.keys)}
+		t := InspectedTopic{InLine: q.inLine, Keys: len(q.keys)}
 		for _, n := range q.dests {
 			t.Queued += n.len()
 			t.Calls += n.flying
@@ -101,7 +101,7 @@ func (s *Scheduler) Settled() bool {
 		return false
 	}
 	for _, q := range s.topics.list {
-		if q.entries[waiting] > 0 || q.asks[0] || q.asks[1] {
+		if q.standing[waiting] > 0 || q.asks[0] || q.asks[1] {
 			return false
 		}
 	}

@@ -77,10 +77,10 @@ func (k *keyQueue) shared() *limiterUse {
 }
 
 func (k *keyQueue) setGate(gate keyGate) {
-	if gate != k.gate {
-		k.queue.inLine[k.gate] -= int(k.inLine)
+	if gate != k.gate && !k.dropped() {
+		k.queue.waiting[k.gate] -= int(k.first.timers)
 		k.gate = gate
-		k.queue.inLine[gate] += int(k.inLine)
+		k.queue.waiting[gate] += int(k.first.timers)
 	}
 }
 
@@ -170,8 +170,11 @@ func (k *keyQueue) owes() bool {
 }
 
 func (k *keyQueue) forget() {
-	delete(k.queue.keys, k.hash)
+	q := k.queue
+	delete(q.keys, k.hash)
 	k.spot.Leave()
+	q.waiting[k.gate] -= int(k.first.timers) // they come back
+	k.order = q.order - 1
 }
 
 // forgetRested drops the queues of keys whose buckets have filled, or whose turns have ended, so
@@ -191,7 +194,20 @@ func (kq *keyQueues) forgetRested(q *topicQueue, most int) {
 	}
 }
 
-// waitOf returns the reason of its key why a due timer waits.
+// inLine counts the timers in line by what they wait for. What timers without a key share may have
+// been given back by another shard since the key's gate was set.
+func (kq *keyQueues) inLine(q *topicQueue) [keyGates]int {
+	line := q.waiting
+	if k := q.keys[0]; k != nil && k.shared() != nil {
+		gate, _ := kq.gateOf(k)
+		line[k.gate] -= int(k.first.timers)
+		line[gate] += int(k.first.timers)
+	}
+	return line
+}
+
+// waitOf returns the reason of its key why a due timer waits. One that was let out has passed its
+// key: it waits for its receiver.
 func (kq *keyQueues) waitOf(q *topicQueue, h timer.Handle) timer.Wait {
 	if q.keys == nil {
 		return timer.Wait{}
@@ -200,14 +216,17 @@ func (kq *keyQueues) waitOf(q *topicQueue, h timer.Handle) timer.Wait {
 	if k == nil {
 		return timer.Wait{}
 	}
+	if c := kq.refs[h]; c.lane != nil && c.lane.key == k && kq.table.Live(h, c.seq) && !c.leased && c.lane.ready && !c.lane.unqueued {
+		return timer.Wait{}
+	}
 	gate, _ := kq.gateOf(k)
 	switch head := k.first.head.handle; {
 	case gate == full:
 		return timer.Wait{For: timer.WaitKey, On: kq.holderOf(k)}
-	case q.mode.serial && head != 0 && head != h:
-		return timer.Wait{For: timer.WaitKey, On: kq.table.ID(head)}
 	case gate == spent:
 		return timer.Wait{For: timer.WaitKeyRate}
+	case q.mode.serial && head != 0 && head != h:
+		return timer.Wait{For: timer.WaitKey, On: kq.table.ID(head)}
 	}
 	return timer.Wait{}
 }

@@ -30,14 +30,12 @@ type topicKeys struct {
 	keyRing order.Ring[*keyQueue]
 	// debts are the keys that have nothing but a debt, the longest first.
 	debts   order.Ring[*keyQueue]
-	inLine  [keyGates]int // entries in lanes, without those that are let out, by what they wait for
+	inLine  int           // entries in lanes, without those that are let out
+	waiting [keyGates]int // timers that wait in line and stand, by what for
 	weights int           // of the keys with a timer in line or let out
 	virtual uint64        // the tag of the latest turn
 	order   uint32        // how often keys were dropped
 }
-
-// waitInLine counts the entries in line.
-func (q *topicKeys) waitInLine() int { return q.inLine[free] + q.inLine[full] + q.inLine[spent] }
 
 // keyQueue is the queue of one key. A serial topic may have one for each timer, so it is small.
 type keyQueue struct {
@@ -80,6 +78,9 @@ type keyLane struct {
 	blocking  bool        // serial: the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
 	ready     bool        // the head may go now, and is let out; a blocking one once the key has no lease
 	unqueued  bool        // the head is ready, and counts as in line
+	// timers is, of a key's first lane, how many of the key wait in line and stand. It is here
+	// because a keyQueue has no room for it in its size class.
+	timers int32
 }
 
 // laneTurn is the place of a lane's head.
@@ -217,9 +218,32 @@ func (k *keyQueue) empty() bool { return k.leased+k.inLine+k.heads == 0 }
 func (k *keyQueue) count(line, heads int) {
 	before := k.turns()
 	k.inLine += int32(line)
-	k.queue.inLine[k.gate] += line
+	k.queue.inLine += line
 	k.heads += int32(heads)
 	k.countTurns(before)
+}
+
+// Count implements table.Queue. Cost: O(1).
+func (k *keyQueue) Count(by int) {
+	k.first.timers += int32(by)
+	k.queue.timers += by
+	if !k.dropped() {
+		k.queue.waiting[k.gate] += by
+	}
+}
+
+// wait puts a timer that stands in line.
+func (kq *keyQueues) wait(l *keyLane, e entry) {
+	l.due.push(e)
+	l.key.count(+1, 0)
+	kq.countInLine(l, e)
+}
+
+// countInLine counts a timer in line, if it stands.
+func (kq *keyQueues) countInLine(l *keyLane, e entry) {
+	if kq.current(e) {
+		kq.table.WaitIn(e.handle, l.key)
+	}
 }
 
 // enter puts a due timer into the queue of its key.
@@ -247,8 +271,7 @@ func (kq *keyQueues) enter(q *topicQueue, e entry) {
 		}
 		kq.clearHead(l)
 	}
-	l.due.push(e)
-	k.count(+1, 0)
+	kq.wait(l, e)
 	kq.pickHead(l)
 	kq.forgetEmpty(k)
 }
@@ -262,6 +285,7 @@ func (kq *keyQueues) queueHead(l *keyLane) {
 		admitted := kq.admits(l.key, false)
 		l.countUnqueued(!admitted)
 		if !admitted {
+			kq.countInLine(l, l.head)
 			return
 		}
 	}
@@ -363,8 +387,7 @@ func (kq *keyQueues) clearHead(l *keyLane) {
 // wheel.
 func (kq *keyQueues) requeueHead(l *keyLane) {
 	if l.ready {
-		l.due.push(l.head)
-		l.key.count(+1, 0)
+		kq.wait(l, l.head)
 	}
 	kq.clearHead(l)
 }
@@ -476,6 +499,10 @@ const lanesAtOnce = 8
 
 // moveUp puts the next timers of the key into their destination queues.
 func (kq *keyQueues) moveUp(k *keyQueue) {
+	if k.shared() == nil { // else see inLine
+		gate, _ := kq.gateOf(k)
+		k.setGate(gate)
+	}
 	if k.queue.mode.serial {
 		l := &k.first
 		first := l.head

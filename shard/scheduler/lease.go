@@ -124,6 +124,7 @@ const (
 // not make it longer.
 type pipeline struct {
 	proposed         int           // leases
+	lastStart        time.Duration // when one of them was applied last; monotonic
 	shortest, before time.Duration // the shortest commit time of this window, and of the one before; 0: none
 	window           time.Duration // when this one began; monotonic
 }
@@ -138,7 +139,7 @@ func (p *pipeline) full() bool {
 
 // committed records how long a lease took.
 func (p *pipeline) committed(took, now time.Duration) {
-	took = max(took, 1)
+	took, p.lastStart = max(took, 1), now
 	if p.shortest == 0 || now-p.window >= commitWindow {
 		p.before, p.shortest, p.window = p.shortest, took, now
 	}
@@ -171,6 +172,7 @@ func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit de
 	}
 	f.limits = al.limits.of(n.queue, e.handle)
 	al.byTimer[e.handle] = f
+	al.table.WaitIn(e.handle, nil)
 	if n.queue.keys != nil {
 		al.keys.take(f)
 	}

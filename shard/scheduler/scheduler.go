@@ -67,6 +67,9 @@ func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {
 
 // beginQueues empties the queues, and all that waits with them.
 func (s *Scheduler) beginQueues() {
+	if s.table != nil {
+		s.table.ForgetQueues()
+	}
 	s.due, s.topics, s.windows, s.zones = newDueQueues(s), newTopicQueues(s), newTopicWindows(s), newUnknownZones(s)
 	s.changed, s.compaction = newChangedTopics(s), newCompaction(s)
 }

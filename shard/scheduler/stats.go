@@ -96,25 +96,29 @@ func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
-		if t := v.zones.topics[topic]; t != nil && v.active {
-			sum.Ready += t.timers
-			sum.Waiting[timer.WaitZone] += t.timers
+		if t := v.zones.topics[topic]; t != nil && t.timers > 0 && v.active {
+			sum.Ready += int64(t.timers)
+			sum.Waiting[timer.WaitZone] += int64(t.timers)
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, v.now.WallMs-t.oldestMs)
 		}
 		sum.NoURL += c.NoURL
 		inWheel, _ := v.table.WheelWaits(topic)
 		addInWheel(inWheel, +1, &sum.Waiting)
+		if n := inWheel.Spread; n > 0 && v.active {
+			if cause := v.topicGate(v.queueOf(topic)); cause != timer.NoWait {
+				sum.Waiting[timer.WaitSpread] -= n
+				sum.Waiting[cause] += n
+			}
+		}
 		q := v.topics.byID[topic]
 		if q == nil || !v.active {
 			continue
 		}
 		queues[q] = sum
-		if c.Scheduled > 0 { // else all entries are outdated
-			ready, oldest := q.overdue(v.now.WallMs)
-			sum.Ready += ready
-			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
-			v.countWaiting(q, &sum.Waiting)
-		}
+		ready, oldest := q.overdue(v.now.WallMs)
+		sum.Ready += ready
+		sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
+		v.countWaiting(q, &sum.Waiting)
 	}
 	if len(queues) == 0 {
 		return
@@ -139,11 +143,15 @@ func (v *view) Waiting(at *int, sum *timer.Waiting) (done bool) {
 		addInWheel(canary, -1, sum)
 		sum[timer.WaitZone] += int64(v.InUnknownZones())
 		if !v.due.caughtUp { // some are due in the wheel, which does not know their topics
-			sum[timer.WaitLeader] += v.table.Overdue()
+			cause := timer.WaitTurn
+			if !v.mayStart() {
+				cause = timer.WaitLeader
+			}
+			sum[cause] += v.table.Overdue()
 		}
 	}
 	for n := 0; n < statsBudget && *at < len(v.topics.list); n++ {
-		if q := v.topics.list[*at]; q.id != table.CanaryTopic && v.table.Counts(q.id).Scheduled > 0 {
+		if q := v.topics.list[*at]; q.id != table.CanaryTopic {
 			v.countWaiting(q, sum)
 		}
 		*at++
@@ -169,7 +177,7 @@ func (v *view) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs i
 	for n := 0; n < statsBudget && *at < len(v.topics.list); n++ {
 		q := v.topics.list[*at]
 		*at++
-		if n, oldest := q.overdue(v.now.WallMs); n > 0 && v.table.Counts(q.id).Scheduled > 0 {
+		if n, oldest := q.overdue(v.now.WallMs); n > 0 {
 			add(q.id, n, oldest)
 		}
 	}
@@ -202,6 +210,9 @@ func (v *view) DueFor(at *DueCursor, sum map[Destination]int) (done bool) {
 // overdue returns how many timers of a topic are due and wait for a gate, and how long the oldest
 // of the queues' heads has waited.
 func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
+	if q.timers == 0 {
+		return 0, 0
+	}
 	oldest := func(h *order.Heap[*destQueue]) {
 		if h.Len() > 0 {
 			oldestMs = max(oldestMs, nowMs-h.First().head().dueMs)
@@ -211,5 +222,5 @@ func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
 		oldest(&q.ready[i])
 	}
 	oldest(&q.held)
-	return int64(q.waitInLine() + q.queued() + q.movingEntries), oldestMs
+	return int64(q.timers), oldestMs
 }

@@ -17,6 +17,7 @@ type topicQueue struct {
 	at     int          // in topicQueues.list
 
 	destinations
+	timers int // due ones that wait in it, and stand
 
 	asks    [delivery.Classes]bool            // it waits for a slot of the node
 	credits [delivery.Classes]delivery.Credit // a slot of the node that it was given
@@ -60,12 +61,12 @@ type shutGate struct {
 }
 
 // of is what the topic's backlog waits for: a limit that has refused a lease within
-// unexplainedMs, or else its leader.
+// unexplainedMs.
 func (g shutGate) of(nowMs int64) timer.WaitCause {
 	if g.cause != timer.NoWait && nowMs-g.atMs < unexplainedMs {
 		return g.cause
 	}
-	return timer.WaitLeader
+	return timer.NoWait
 }
 
 // destinations are the destination queues of a topic.
@@ -76,9 +77,10 @@ type destinations struct {
 	dests  []*destQueue
 	// ready are those that may have a permit: granted, and by class of calls. held are the others
 	// with timers.
-	ready   [1 + delivery.Classes]order.Heap[*destQueue]
-	held    order.Heap[*destQueue]
-	entries [states]int // timers in them, outdated ones included
+	ready    [1 + delivery.Classes]order.Heap[*destQueue]
+	held     order.Heap[*destQueue]
+	entries  int         // in them, outdated ones included
+	standing [states]int // their timers that stand, by what they wait for
 }
 
 func newDestinations() destinations {
@@ -89,9 +91,8 @@ func newDestinations() destinations {
 type rerouting struct {
 	// moving are destination queues from before the topic changed. Their timers are queued again in
 	// slices.
-	moving        [][]*destQueue
-	movingEntries int
-	moved         map[timer.Handle]bool // set while outdated entries are dropped: a timer may be queued twice
+	moving [][]*destQueue
+	moved  map[timer.Handle]bool // set while outdated entries are dropped: a timer may be queued twice
 }
 
 // heapOf is where destination queues of a state are; nil for idle ones.
@@ -119,13 +120,8 @@ func (q *topicQueue) next() (best *destQueue) {
 	return best
 }
 
-// queued counts the timers in destination queues, outdated ones included.
-func (d *destinations) queued() (n int) {
-	for _, entries := range d.entries {
-		n += entries
-	}
-	return n
-}
+// queued counts the entries of destination queues, outdated ones included.
+func (d *destinations) queued() int { return d.entries }
 
 // GrantedSlot implements delivery.NodeWaiter; called from any goroutine.
 func (q *topicQueue) GrantedSlot(class int, c delivery.Credit) {

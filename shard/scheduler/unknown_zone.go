@@ -18,6 +18,7 @@ const zoneBudget = 512
 // zone, or for a client's change.
 type unknownZones struct {
 	list   []zoneless // by retry
+	timers int        // in it, that stand
 	topics map[timer.TopicID]*zonelessTopic
 
 	*leader
@@ -35,20 +36,32 @@ type zoneless struct {
 
 // zonelessTopic counts a topic's timers in unknownZones.
 type zonelessTopic struct {
-	timers   int64
+	zones    *unknownZones
+	timers   int   // that stand
+	entries  int   // in the list
 	oldestMs int64 // the earliest due time since there have been some
+}
+
+// Count implements table.Queue.
+func (t *zonelessTopic) Count(by int) {
+	t.timers += by
+	t.zones.timers += by
 }
 
 // await sets a due timer aside.
 func (u *unknownZones) await(e entry, topic timer.TopicID) {
 	t := u.topics[topic]
 	if t == nil {
-		t = &zonelessTopic{oldestMs: e.dueMs}
+		t = &zonelessTopic{zones: u}
 		u.topics[topic] = t
+	}
+	if t.timers == 0 {
+		t.oldestMs = e.dueMs
 	}
 	name, _ := u.table.Zone(e.handle)
 	u.env.ZoneUnknown(name)
-	t.timers++
+	t.entries++
+	u.table.WaitIn(e.handle, t)
 	t.oldestMs = min(t.oldestMs, e.dueMs)
 	u.list = append(u.list, zoneless{e, topic, u.now.Mono + zoneRetry})
 }
@@ -67,8 +80,8 @@ func (u *unknownZones) retry() {
 			u.list = append(u.list, z)
 			continue
 		}
-		if t := u.topics[z.topic]; t.timers > 1 {
-			t.timers--
+		if t := u.topics[z.topic]; t.entries > 1 {
+			t.entries--
 		} else {
 			delete(u.topics, z.topic)
 		}
@@ -78,9 +91,11 @@ func (u *unknownZones) retry() {
 // overdue calls f for each topic with timers in unknown zones.
 func (u *unknownZones) overdue(nowMs int64, f func(topic timer.TopicID, timers, oldestMs int64)) {
 	for id, t := range u.topics {
-		f(id, t.timers, max(0, nowMs-t.oldestMs))
+		if t.timers > 0 {
+			f(id, int64(t.timers), max(0, nowMs-t.oldestMs))
+		}
 	}
 }
 
 // InUnknownZones returns how many due timers wait because this node lacks their time zone.
-func (v *view) InUnknownZones() int { return len(v.zones.list) }
+func (v *view) InUnknownZones() int { return v.zones.timers }

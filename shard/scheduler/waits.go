@@ -63,12 +63,21 @@ func (v *view) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	if w := v.gateOf(h, d); w.For != timer.NoWait || d.NextMs > now-unexplainedMs {
 		return w
 	}
-	return timer.Wait{For: timer.WaitLeader}
+	return timer.Wait{For: v.turnOrLeader(d.NextMs)}
 }
 
-// unexplainedMs is how long a due timer may be on its way to its call before it is said to wait for
-// the leader.
+// unexplainedMs is how long a due timer may be on its way to its call before its wait has a reason,
+// and how long a leader may start nothing before timers wait for it.
 const unexplainedMs = 1000
+
+// turnOrLeader returns what timers wait for that no gate keeps: for others to start first, or for a
+// leader that starts none. The first of them was due at fromMs.
+func (v *view) turnOrLeader(fromMs int64) timer.WaitCause {
+	if fromMs > v.now.WallMs-unexplainedMs || v.now.Mono-v.leases.lastStart < unexplainedMs*time.Millisecond {
+		return timer.WaitTurn
+	}
+	return timer.WaitLeader
+}
 
 // gateOf returns the gate that keeps a due timer.
 func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
@@ -77,25 +86,19 @@ func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
 		name, _ := v.table.Zone(h)
 		return timer.Wait{For: timer.WaitZone, On: name}
 	}
-	t := v.topic(d.Topic)
-	if t == nil {
-		return timer.Wait{}
-	}
-	if !v.mayStart() {
-		return timer.Wait{For: timer.WaitLeader}
-	}
-	if t.Paused {
-		return timer.Wait{For: timer.WaitPaused, On: t.Name}
-	}
-	q := v.topics.byID[d.Topic]
-	if q == nil || q.topic == nil {
-		return timer.Wait{} // it is just coming out of the wheel
-	}
-	if open, _ := v.windows.inWindow(q); !open {
-		return timer.Wait{For: timer.WaitWindow, On: t.Name}
+	q := v.queueOf(d.Topic)
+	switch cause := v.topicGate(q); cause {
+	case timer.NoWait:
+	case timer.WaitLeader:
+		return timer.Wait{For: cause}
+	default:
+		return timer.Wait{For: cause, On: q.topic.Name}
 	}
 	if d.NextMs+v.due.spread(q, d, h) > now {
 		return timer.Wait{For: timer.WaitSpread}
+	}
+	if q.queues == nil {
+		return timer.Wait{} // it is just coming out of the wheel
 	}
 	if w := v.keys.waitOf(q, h); w.For != timer.NoWait {
 		if w.On != "" && w.On == v.table.ID(h) {
@@ -105,11 +108,34 @@ func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
 	}
 	if q.pulled() {
 		if cause := v.limits.refusal(q); cause != timer.NoWait {
-			return timer.Wait{For: cause, On: t.Name}
+			return timer.Wait{For: cause, On: q.topic.Name}
 		}
 		return timer.Wait{For: timer.WaitConsumer}
 	}
 	return v.laneWait(q, h, d)
+}
+
+// queueOf returns the queue of a topic; one without timers, if all are in the wheel.
+func (v *view) queueOf(topic timer.TopicID) *topicQueue {
+	if q := v.topics.byID[topic]; q != nil {
+		return q
+	}
+	return &topicQueue{id: topic, topic: v.topic(topic)}
+}
+
+// topicGate returns the gate that keeps all due timers of a topic; they may be kept for longer by
+// their spread.
+func (v *view) topicGate(q *topicQueue) timer.WaitCause {
+	if q.topic == nil || !v.mayStart() {
+		return timer.WaitLeader
+	}
+	if q.topic.Paused {
+		return timer.WaitPaused
+	}
+	if open, _ := v.windows.inWindow(q); !open {
+		return timer.WaitWindow
+	}
+	return timer.NoWait
 }
 
 // laneWait returns the reason why a destination queue waits.
@@ -143,17 +169,19 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 	if n.state == gathering {
 		return timer.Wait{For: timer.WaitBatch, On: q.topic.Name}
 	}
-	cause, starting := q.onWay(n.state, v.now.WallMs)
-	switch {
-	case n.state == waiting, n.state == shut:
-		cause = timer.WaitSlots
-	case q.entries[n.state] <= starting:
-		return timer.Wait{}
+	switch n.state {
+	case shut: // its breaker has just closed
+		return timer.Wait{For: timer.WaitBreaker, On: at.Name + " (closed)"}
+	case waiting:
+		return timer.Wait{For: timer.WaitSlots, On: at.Name}
 	}
-	switch cause {
-	case timer.WaitSlots:
+	cause, starting := v.onWay(q, n.state)
+	switch {
+	case q.standing[n.state] <= starting:
+		return timer.Wait{}
+	case cause == timer.WaitSlots:
 		return timer.Wait{For: cause, On: at.Name}
-	case timer.WaitLeader:
+	case cause == timer.WaitTurn, cause == timer.WaitLeader:
 		return timer.Wait{For: cause}
 	}
 	return timer.Wait{For: cause, On: q.topic.Name}
@@ -161,7 +189,7 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 
 // onWay returns what the timers of a topic's ready queues wait for, but for those that start with
 // the next leases, and how many these are.
-func (q *topicQueue) onWay(state queueState, nowMs int64) (cause timer.WaitCause, starting int) {
+func (v *view) onWay(q *topicQueue, state queueState) (cause timer.WaitCause, starting int) {
 	switch class := state - open; {
 	case state == granted: // it has waited for its receiver until now
 		return timer.WaitSlots, leastProposed
@@ -171,74 +199,90 @@ func (q *topicQueue) onWay(state queueState, nowMs int64) (cause timer.WaitCause
 	case q.asks[class]:
 		return timer.WaitSlots, 0
 	}
-	return q.gate.of(nowMs), leastProposed
+	if cause = q.gate.of(v.now.WallMs); cause == timer.NoWait {
+		cause = v.turnOrLeader(q.firstMs(state))
+	}
+	return cause, leastProposed
+}
+
+// firstMs is when the first timer of the queues of a state was due; 0: there is none.
+func (d *destinations) firstMs(state queueState) int64 {
+	if h := d.heapOf(state); h != nil && h.Len() > 0 {
+		return h.First().head().dueMs
+	}
+	return 0
 }
 
 // countWaiting adds a topic's due timers that are not started to the sum of what they wait for.
 // Those that are about to start wait for nothing: as many as the next leases take, unless the first
 // has been on its way for unexplainedMs. Cost: O(1).
 func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
-	all := timer.NoWait // what every timer of the topic waits for
-	switch open, _ := v.windows.inWindow(q); {
-	case q.topic == nil, !v.mayStart():
-		all = timer.WaitLeader
-	case q.topic.Paused:
-		all = timer.WaitPaused
-	case !open:
-		all = timer.WaitWindow
-	default:
-		if all = v.limits.refusal(q); all == timer.NoWait && q.pulled() {
-			all = timer.WaitConsumer
-		}
+	left := q.timers
+	count := func(cause timer.WaitCause, n int) {
+		sum[cause] += int64(n)
+		left -= n
 	}
-	count := func(cause timer.WaitCause, entries int) {
-		if all == timer.WaitLeader || all == timer.WaitPaused || all == timer.WaitWindow || cause == timer.NoWait {
-			cause = all
-		}
-		if cause != timer.NoWait {
-			sum[cause] += int64(entries)
-		}
+	if all := v.topicGate(q); all != timer.NoWait {
+		count(all, left)
+		return
 	}
-	inLine := func(cause timer.WaitCause, entries int) {
-		if all != timer.NoWait {
-			cause = all
-		}
-		sum[cause] += int64(entries)
-	}
-	inLine(timer.WaitKey, q.inLine[full])
-	inLine(timer.WaitKeyRate, q.inLine[spent])
+	line := v.keys.inLine(q)
+	count(timer.WaitKey, line[full])
+	count(timer.WaitKeyRate, line[spent])
 	behind := [states]int{}
 	if q.mode.serial {
-		inLine(timer.WaitKey, q.inLine[free])
+		count(timer.WaitKey, line[free])
 	} else { // they wait for what most of those that are let out wait for
-		behind[q.crowded()] = q.inLine[free]
+		behind[q.crowded()] = line[free]
 	}
-	count(timer.WaitLeader, q.movingEntries)
-	for state := granted; state < waiting; state++ {
-		cause, starting := q.onWay(state, v.now.WallMs)
-		n, first := q.entries[state]+behind[state], q.heapOf(state)
-		if all != timer.NoWait {
-			cause = timer.NoWait
-		} else if first.Len() > 0 && first.First().head().dueMs > v.now.WallMs-unexplainedMs {
-			n -= min(n, starting)
+	refusal := v.limits.refusal(q)
+	if q.pulled() {
+		if refusal == timer.NoWait {
+			refusal = timer.WaitConsumer
+		}
+		count(refusal, left)
+		return
+	}
+	broken := v.broken(q)
+	for state := range states {
+		cause, n := refusal, q.standing[state]+behind[state]
+		switch {
+		case state == stuck:
+			cause = timer.WaitNoCallback
+		case state == shut, broken:
+			cause = timer.WaitBreaker
+		case refusal != timer.NoWait:
+		case state == gathering:
+			cause = timer.WaitBatch
+		case state == waiting:
+			cause = timer.WaitSlots
+		default:
+			var starting int
+			if cause, starting = v.onWay(q, state); q.firstMs(state) > v.now.WallMs-unexplainedMs {
+				starting = min(n, starting)
+				left, n = left-starting, n-starting
+			}
 		}
 		count(cause, n)
 	}
-	count(timer.WaitNoCallback, q.entries[stuck]+behind[stuck])
-	count(timer.WaitBreaker, q.entries[shut]+behind[shut])
-	count(timer.WaitBatch, q.entries[gathering]+behind[gathering])
-	if all == timer.NoWait {
-		count(timer.WaitSlots, q.entries[waiting]+behind[waiting])
-	} else {
-		count(timer.NoWait, q.entries[waiting]+behind[waiting])
+	count(timer.WaitTurn, left) // they are being queued again
+}
+
+// broken reports that the breaker of a topic's only receiver is not closed. Its queue may not have
+// asked since.
+func (v *view) broken(q *topicQueue) bool {
+	if len(q.dests) != 1 || q.dests[0].dest == nil || q.id == table.CanaryTopic {
+		return false
 	}
+	at := v.cfg.Dispatcher.State(q.dests[0].dest, q.topic)
+	return at.Breaker != delivery.BreakerClosed
 }
 
 // crowded is the state of most of a topic's timers that are let out.
 func (d *destinations) crowded() queueState {
 	most := open
 	for state := granted; state < states; state++ {
-		if d.entries[state] > d.entries[most] {
+		if d.standing[state] > d.standing[most] {
 			most = state
 		}
 	}

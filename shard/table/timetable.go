@@ -15,6 +15,7 @@ type timetable struct {
 	timers
 	wheel      *wheel.Wheel
 	wheelWaits wheelWaits
+	queued     queuedTimers
 }
 
 func newTimetable(nowMs int64) timetable {
@@ -26,7 +27,7 @@ func (t *timetable) MemoryBytes() int64 {
 	const wheelNode, wheelChunk, chainEntry, namingEntry = 20, 1024, 72, 32
 	wheelNodes := (int64(t.slots.High) + wheelChunk) &^ (wheelChunk - 1)
 	return t.slots.Memory() + t.attempts.Memory() + t.content.Memory() + t.ids.Memory() + t.chainRoom.of(len(t.chains))*chainEntry + t.naming.room.of(len(t.naming.of))*namingEntry +
-		t.collections.memory() + t.division.memory() + wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8
+		t.collections.memory() + t.division.memory() + wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8 + t.queued.memory()
 }
 
 // Advance moves the wheel to nowMs with at most budget units of work. It reports whether the wheel
@@ -112,9 +113,10 @@ func (t *timetable) Rearm(h timer.Handle, seq uint64) {
 	}
 }
 
+// restore puts a timer back. One that is armed for its expiry alone was popped too.
 func (t *timetable) restore(h timer.Handle, s *slab.Slot) {
 	if at, wakes := t.wakeMs(h, s); wakes {
-		if _, in := t.wheel.When(wheel.Handle(h)); !in {
+		if armed, in := t.wheel.When(wheel.Handle(h)); !in || int64(armed) > at {
 			t.Arm(h, at)
 			t.countWait(h, s)
 		}

@@ -86,6 +86,7 @@ func (u *updater) transition(h timer.Handle, s *slab.Slot, to timer.State, whenM
 	s.SetState(to)
 	s.SetWhen(whenMs)
 	s.Rev++
+	u.WaitIn(h, nil)
 	u.place(h, s)
 }
 
@@ -156,6 +157,7 @@ func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 		u.finishedOf(h).remove(u, h, s)
 	}
 	u.wheel.Remove(wheel.Handle(h))
+	u.WaitIn(h, nil)
 	u.dropArray(h, s)
 	u.freeAttempt(h, s)
 	u.content.Drop(h, s.Ref)

@@ -55,7 +55,9 @@ func (t *timetable) countWait(h timer.Handle, s *slab.Slot) {
 	}
 }
 
+// setWait counts a timer that waits in the wheel, and nowhere else.
 func (t *timetable) setWait(h timer.Handle, s *slab.Slot) {
+	t.WaitIn(h, nil)
 	for int(h>>6) >= len(t.wheelWaits.counted) {
 		t.wheelWaits.counted = append(t.wheelWaits.counted, 0)
 	}

@@ -1429,7 +1429,7 @@ export interface components {
              * @description In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too.
              * @enum {unknown}
              */
-            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused" | "key_rate" | "batch" | "order";
+            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused" | "key_rate" | "batch" | "order" | "turn";
             /** @description What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone). */
             waits_on?: string;
             /** @description In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. A listing of dead letters has the last one of each. */

@@ -299,7 +299,7 @@ class Timer(_Timer, total=False):
     successor: bool
     """Another timer of this id waits until the running attempt has ended; of one that collects: until all attempts have (waits_for order)."""
     cancel_requested: bool
-    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch", "order"]
+    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch", "order", "turn"]
     """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too."""
     waits_on: str
     """What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone)."""

@@ -34,6 +34,7 @@ export function story(t, now = Date.now()) {
     case "batch": return ["", "Due. Its call waits for more timers.", "It goes when it is full, or when the topic's wait is over."];
     case "no_callback": return ["bad", "Waiting: neither the timer nor its topic has a URL.", "Edit the timer or the topic, and give it one."];
     case "refused_address": return ["bad", `Waiting: its address may not be called: ${t.waits_on || t.last_error}`, "Allow the address (--callback-allow), or edit the URL."];
+    case "turn": return ["", "Due. Many are due at once, and others start first.", ""];
     case "leader": return ["bad", "Waiting: the leader of its shard cannot start calls yet.", "See the cluster page: a node may be down, or a clock may be wrong."];
     case "consumer": return ["warn", "Waiting: no consumer has pulled it yet.", ""];
   }
