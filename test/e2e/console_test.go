@@ -57,6 +57,7 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	// Why was order-77 not called? Three clicks from the first page.
 	b.open("http://" + m.http + "/")
 	b.sees("Nodes", "Topics", "orders", "scheduled", "1 problem, 1 warning", "4 dead letters in mail.", "Redrive or purge")
+	b.awaitTrue("the badge is of the worst of them", `document.querySelector('.verdict .badge').innerText === 'problem'`)
 	b.awaitTrue("the receiver has one line, the first", fmt.Sprintf(`((l) => l.length === 2 && l[0].innerText.includes(%s) && l[0].innerText.includes('unhealthy') && l[0].innerText.includes('9 timers wait'))([...document.querySelectorAll('.troubles li')])`, quoted(strings.TrimSuffix(s.sick.url(), "/hook"))))
 	b.shot("overview-light")
 	b.key("/", 191)
@@ -82,13 +83,20 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.awaitTrue("the timers of the next hour are counted", `[...document.querySelectorAll('.figure b')].some((e) => Number(e.textContent) >= 24)`)
 	b.shot("due-light")
 
+	// And in the next year, by weeks.
+	m.client.must(t, 201, "PUT", "/v1/topics/invoices/timers/renewal", `{"delay":"300d"}`)
+	b.click("Next year")
+	b.sees("7 d per bar")
+	b.awaitTrue("the renewal is counted", `[...document.querySelectorAll('.figure b')].some((e) => Number(e.textContent) >= 25)`)
+	b.shot("year-light")
+
 	// Redrive the last hour's dead letters of one reason.
 	b.click("Dead letters")
 	b.sees("Dead letters of mail", "stopped: the receiver said stop (3)", "expired: it was too late to call (1)")
 	b.click("stopped: ")
 	b.choose("the last hour")
 	b.click("Redrive all 3")
-	b.sees("Redrive 3 dead letters?", "of topic mail with the reason “stopped”, died in the last hour")
+	b.sees("Redrive 3 dead letters?", "of topic mail with the reason “stopped” that died in the last hour are called again now")
 	b.shot("redrive-light")
 	b.click("Redrive")
 	b.sees("3 of 3 redriven.")
@@ -298,6 +306,8 @@ func TestConsolePurges(t *testing.T) {
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/dead?topic=mail")
 	b.sees("stopped: the receiver said stop (3)", "expired: it was too late to call (1)")
+	// Each has the time of its death, also one that was never called.
+	b.awaitTrue("each has died at a time", `[...document.querySelectorAll('td[data-label="Died"]')].filter((e) => /\d\d:\d\d:\d\d/.test(e.innerText) && / ago/.test(e.innerText)).length === 4`)
 	b.click("stopped: ")
 	b.click("Purge all 3")
 	b.sees("Purge 3 dead letters?", "This cannot be undone.")
@@ -396,14 +406,28 @@ func TestConsoleEditsTopics(t *testing.T) {
 	}
 
 	b.click("Create secret")
-	b.click("Make secret")
+	b.click("Create secret")
 	b.sees("Copy the new secret now.", "whsec_", "sha256:")
 	b.click("Rotate secret")
-	b.click("Make secret")
-	b.click("Finish rotation")
+	b.click("Create secret")
+	b.click("Finish secret rotation")
 	b.click("Finish")
 	b.sees("Only the newest secret signs calls.")
 	b.awaitTrue("one secret is left, and is not shown", `document.querySelectorAll('ul.plain li').length === 1 && !document.body.innerText.includes('whsec_')`)
+
+	// Of an ed25519 key the public half is shown, and the private one never.
+	b.click("Create key")
+	b.click("Create key")
+	b.sees("The new key signs calls.", "whpk_")
+	b.click("Rotate key")
+	b.click("Create key")
+	b.awaitTrue("both keys are shown", `[...document.querySelectorAll('ul.plain li')].filter((e) => e.innerText.startsWith('whpk_')).length === 2`)
+	b.click("Finish key rotation")
+	b.click("Finish")
+	b.awaitTrue("one key is left, and no private key is shown", `[...document.querySelectorAll('ul.plain li')].filter((e) => e.innerText.startsWith('whpk_')).length === 1 && !document.body.innerText.includes('whsk_')`)
+	if got := policy(); strings.Count(got, "whpk_") != 1 {
+		t.Errorf("the topic is %s", got)
+	}
 
 	b.click("Delete")
 	b.sees("Delete topic orders?")
@@ -424,7 +448,8 @@ func TestConsoleEditsTimers(t *testing.T) {
 	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(500) })
 	p := serve(t, t.TempDir())
 	m := newClient(p)
-	m.must(t, 201, "PUT", "/v1/topics/try", `{"callback":{"url":"http://127.0.0.1:9/"}}`)
+	// One attempt of a timer fails here, however long the test takes.
+	m.must(t, 201, "PUT", "/v1/topics/try", `{"callback":{"url":"http://127.0.0.1:9/"},"retry":{"min_backoff":"1h","max_backoff":"1h"}}`)
 	for i := range 3 {
 		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/try/timers/milk-%d", i), `{"delay":"1h","labels":["dairy"]}`)
 	}
@@ -454,6 +479,18 @@ func TestConsoleEditsTimers(t *testing.T) {
 	b.shot("edit-series-light")
 	b.click("Save")
 	b.sees("daily saved.", "30 9 * * *", "(of the topic)")
+	// A series changes from cron to an interval, and back.
+	b.click("Edit")
+	b.choose("repeatedly, at an interval")
+	b.fill("every", "6h")
+	b.click("Save")
+	b.sees("daily saved.", "every 6h")
+	b.click("Edit")
+	b.choose("repeatedly, by cron")
+	b.fill("cron", "15 7 * * 1")
+	b.fill("zone", "Europe/Amsterdam")
+	b.click("Save")
+	b.sees("15 7 * * 1 (Europe/Amsterdam)")
 
 	b.open(p.url + "/#/topics/try")
 	b.fill("label", "dairy")
@@ -504,14 +541,16 @@ func TestConsoleEditsTimers(t *testing.T) {
 	b.open(p.url + "/#/receivers")
 	b.sees("failing", " calls failed")
 
-	// A receiver that no topic names is called by timers with URLs of their own.
-	m.must(t, 200, "PATCH", "/v1/topics/left", `{"callback":null}`)
-	b.sees("timers with their own URL")
+	// A topic whose timers have URLs of their own is named at the receiver that they call.
+	own := newReceiver(t, nil)
+	m.must(t, 201, "PUT", "/v1/topics/own", `{}`)
+	m.must(t, 201, "PUT", "/v1/topics/own/timers/once", fmt.Sprintf(`{"delay":"0s","callback":{"url":%q}}`, own.url()))
+	b.awaitTrue("the topic is named", fmt.Sprintf(`[...document.querySelectorAll('tr')].some((r) => r.innerText.includes(%s) && [...r.querySelectorAll('a')].some((a) => a.innerText === 'own'))`, quoted(strings.TrimSuffix(own.url(), "/hook"))))
 	b.content()
 }
 
-// TestConsoleSearchesAllTopics: an id is found in a topic behind the first page of them. Pages that
-// do not look behind it say so.
+// TestConsoleSearchesAllTopics: ids, how they begin and labels are found in whichever topic they
+// are, by three questions at most. Pages that look at the first topics only say so.
 func TestConsoleSearchesAllTopics(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -522,11 +561,23 @@ func TestConsoleSearchesAllTopics(t *testing.T) {
 	}
 	m.must(t, 201, "PUT", "/v1/topics/last", `{}`)
 	m.must(t, 201, "PUT", "/v1/topics/zoo/timers/far-away", `{"delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
+	m.must(t, 201, "PUT", "/v1/topics/zoo/timers/far-behind", `{"delay":"2h","labels":["remote"],"callback":{"url":"http://127.0.0.1:9/"}}`)
+	m.must(t, 201, "PUT", "/v1/topics/t0003/timers/far-ahead", `{"delay":"3h","labels":["remote"],"callback":{"url":"http://127.0.0.1:9/"}}`)
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/search?q=far-away")
 	b.awaitTrue("the timer opens", `location.hash === '#/topics/zoo/timers/far-away'`)
+	const asked = `performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/') && /timers/.test(e.name)).length`
+	b.open(p.url + "/#/search?q=far-")
+	b.sees("far-away", "far-behind", "far-ahead")
+	b.awaitTrue("few questions were asked", asked+" <= 3")
+	b.open(p.url + "/#/search?q=remote")
+	b.sees("far-behind", "far-ahead", "zoo", "t0003")
+	b.shot("search-light")
 	b.open(p.url + "/#/search?q=nowhere")
-	b.sees("No timer of 1,003 topics has this id. For ids that begin so and for labels, only the first 1,000 topics were searched.")
+	b.sees("No timer has this label, or an id that begins with this.")
+	b.awaitTrue("few questions were asked", asked+" <= 3")
+	b.click("Search the history for this id")
+	b.sees("The history of 1,003 topics has no timer with this id.")
 	// The overview and the dead letters look at as many topics, and say so.
 	m.must(t, 200, "POST", "/v1/topics/t0900/pause", "")
 	b.open(p.url + "/")
@@ -546,10 +597,10 @@ func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
 	p.awaitReady(t)
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/cluster")
-	b.sees(fmt.Sprintf("All nodes run a release with feature level %d; the cluster uses %d.", newestLevel, newestLevel-1), "carillon ctl upgrade finalize")
+	b.sees(fmt.Sprintf("All nodes run a release with feature level %d; the cluster uses %d.", newestLevel, newestLevel-1), "Until you finalize the upgrade", "carillon ctl upgrade finalize")
 	b.shot("upgrade-light")
 	tool(t, 0, "ctl", "--url", p.url, "upgrade", "finalize")
-	b.awaitTrue("nothing waits any more", fmt.Sprintf(`/feature level %d/.test(document.body.innerText) && !/waits to be finalized/.test(document.body.innerText)`, newestLevel))
+	b.awaitTrue("nothing waits any more", fmt.Sprintf(`/feature level %d/.test(document.body.innerText) && !/Until you finalize the upgrade/.test(document.body.innerText)`, newestLevel))
 	b.content()
 }
 
@@ -561,7 +612,7 @@ func TestConsoleShowsBackups(t *testing.T) {
 	b.size(1280, 1000, "light")
 	none := serve(t, t.TempDir())
 	b.open(none.url + "/#/cluster")
-	b.sees("Backups", "No backups are made by a schedule: carillon serve --backup-to")
+	b.sees("Backups", "There is no backup schedule. To set one: carillon serve --backup-to")
 	args := append([]string{binary}, serveArgs(t.TempDir(), "127.0.0.1:0")...)
 	p := begin(t, append(args, "--backup-to", "s3://vault/carillon", "--backup-every", "*/5 * * * *"),
 		"AWS_ENDPOINT_URL_S3=http://127.0.0.1:1", "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=hidden", "AWS_REGION=us-east-1")
@@ -570,7 +621,7 @@ func TestConsoleShowsBackups(t *testing.T) {
 	b.sees("*/5 * * * * UTC", "none yet", "failing", "connection refused")
 	b.shot("backups-light")
 	b.open(p.url + "/")
-	b.sees("1 warning", "A backup has been due for", "connection refused")
+	b.sees("1 warning", "A backup is overdue by", "connection refused")
 	b.content()
 }
 
@@ -732,6 +783,28 @@ func TestConsoleIsReadable(t *testing.T) {
 		t.Errorf("the form is wider than a phone: %q", bad)
 	}
 	b.shot("form-dark-390")
+	b.click("Cancel")
+	// Toasts on a phone: two at most, and no control is under them.
+	b.open(url + "#/topics/invoices")
+	b.sees("inv-9")
+	for range 3 {
+		b.click("Pause")
+		b.click("Pause")
+		b.sees("invoices paused.")
+		b.click("Resume")
+		b.sees("invoices resumed.")
+	}
+	b.awaitTrue("two toasts are left", `document.querySelectorAll('.toasts .notice').length === 2`)
+	b.eval(`[...document.querySelectorAll('main button, main a, main input, main select, footer')].filter((e) => {
+		e.scrollIntoView({ block: 'center' });
+		const r = e.getBoundingClientRect();
+		return r.width && document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)?.closest('.toasts');
+	}).map((e) => e.outerHTML.slice(0, 80))`, &bad)
+	b.eval(`scrollTo(0, 0)`, nil)
+	if len(bad) > 0 {
+		t.Errorf("under a toast: %q", bad)
+	}
+	b.shot("toasts-dark-390")
 	// The first tab stop skips the header, and further ones reach the search.
 	b.size(1280, 844, "light")
 	b.open(url)

@@ -1,6 +1,6 @@
 // The frame around the pages: who is asked, where one goes, and signing in.
 import { byTestClock, get, html, local, loadScopes, offset, render, setToken, token, useEffect, useLoad, useRef, useState, zone } from "./lib.js";
-import { Toasts } from "./parts.js";
+import { Icon, Toasts } from "./parts.js";
 import { Overview } from "./overview.js";
 import { Topics } from "./topics.js";
 import { Topic } from "./topic.js";
@@ -135,11 +135,11 @@ function App() {
         </form>
         <div class="row">${token() && html`<button onClick=${() => { setToken(""); setSignIn(true); }}>Sign out</button>`}<${Theme} /></div>
       </div>
-      <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}>${text}</a>`)}</nav>
+      <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}><${Icon} name=${name} />${text}</a>`)}</nav>
+      <${Toasts} />
     </div></header>
     <main id="main" tabindex="-1" ref=${main}>${known && byTestClock() && html`<${TestClock} />`}${known && content}</main>
-    <footer class="muted small">Times are in ${zone} (${offset()}), 24 hours.</footer>
-    <${Toasts} />`;
+    <footer class="muted small">Times are in ${zone} (${offset()}), 24 hours.</footer>`;
 }
 
 const root = document.getElementById("app");

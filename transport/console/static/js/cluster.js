@@ -1,6 +1,7 @@
 // The nodes and the shards that each leads; to drain a node, and to resume it.
-import { call, get, html, may, num, span, useLoad } from "./lib.js";
-import { Action, Badge, Card, Empty, Failed, say, Table, When } from "./parts.js";
+import { call, get, html, many, may, num, rate, span, useLoad } from "./lib.js";
+import { Action, Badge, Card, Empty, Failed, say, Spark, Table, When } from "./parts.js";
+import { backups, troubles, Worst, worstOf } from "./troubles.js";
 
 const kinds = { alive: "ok", suspect: "warn", down: "bad", draining: "warn", drained: "warn", left: "" };
 const shardKinds = { ok: "ok", moving: "busy", degraded: "warn", no_quorum: "bad" };
@@ -9,18 +10,11 @@ const shardWords = { ok: "ok", moving: "moving", degraded: "degraded", no_quorum
 // loadStats asks for the work of all nodes, where the token may know it.
 export const loadStats = (signal) => (may("cluster") ? get("/v1/cluster/stats", {}, signal) : Promise.resolve(null));
 
-// backups is how the cluster's schedule of backups stands, null where there is none. One node makes
-// them; the others know the schedule alone.
-export function backups(stats) {
-  const all = ((stats && stats.nodes) || []).map((n) => n.backup).filter(Boolean);
-  return all.length ? { every: all[0].every, made: Math.max(...all.map((b) => b.last_success_ms || 0)), overdue: Math.max(...all.map((b) => b.overdue_ms)), error: all.map((b) => b.error).find(Boolean) } : null;
-}
-
 function Backups({ of: b }) {
-  if (!b) return html`<p class="muted">No backups are made by a schedule: <span class="mono">carillon serve --backup-to s3://bucket/prefix</span></p>`;
+  if (!b) return html`<p class="muted">There is no backup schedule. To set one: <span class="mono">carillon serve --backup-to s3://bucket/prefix</span></p>`;
   return html`<dl class="facts"><dt>schedule</dt><dd><span class="mono">${b.every}</span> UTC</dd>
     <dt>last one</dt><dd>${b.made ? html`<${When} ms=${b.made} />` : html`<span class="muted">none yet</span>`}</dd>
-    ${b.overdue > 0 && html`<dt>overdue</dt><dd><${Badge} kind=${b.error ? "bad" : "busy"}>${b.error ? "failing" : "being made"}<//> for ${span(b.overdue)}${b.error && html`<div class="small">${b.error}</div>`}</dd>`}</dl>`;
+    ${b.overdue > 0 && html`<dt>overdue</dt><dd><${Badge} kind=${b.error ? "bad" : "busy"}>${b.error ? "failing" : "running"}<//> for ${span(b.overdue)}${b.error && html`<div class="small">${b.error}</div>`}</dd>`}</dl>`;
 }
 
 export function NodeTable({ cluster, stats, actions }) {
@@ -30,8 +24,8 @@ export function NodeTable({ cluster, stats, actions }) {
     ["State", (n) => html`<${Badge} kind=${kinds[n.state]}>${n.state}<//>${n.unfit ? html`<div class="small">${n.unfit}</div>` : ""}`],
     ["Leads", (n) => num(n.leads), "right"],
     ["Replicas", (n) => num(n.replicas), "right"],
-    ["Calls / s", (n) => (of(n.name).fired_per_second ?? "–"), "right"],
-    ["Late, p99", (n) => { const l = of(n.name).lateness_ms; return l && l.count ? span(l.p99) : "–"; }, "right"],
+    ["Calls / s", (n) => html`<${Spark} values=${of(n.name).fired_each_second} label="Calls in each of the last sixty seconds" /> ${rate(of(n.name).fired_per_second)}`, "right"],
+    ["p99 lateness", (n) => { const l = of(n.name).lateness_ms; return l && l.count ? span(l.p99) : "–"; }, "right"],
     ["Clock", (n) => (n.clock_offset_ms === undefined ? "–" : `${n.clock_offset_ms < 0 ? "−" : ""}${span(n.clock_offset_ms)}`), "right"],
     ["Version", (n) => n.version || "–"],
   ];
@@ -42,8 +36,8 @@ export function NodeTable({ cluster, stats, actions }) {
 // What an upgrade waits for. It is finalized by command line alone: it cannot be taken back.
 function Upgrade({ upgrade: u, level }) {
   return html`<p class="notice warn" role="status">${u.lacking.length
-    ? html`An upgrade to feature level ${u.feature_level} is under way. The release before still runs on ${u.lacking.join(", ")}.`
-    : html`All nodes run a release with feature level ${u.feature_level}; the cluster uses ${level}. The upgrade waits to be finalized, and until then the release before can be started again: <span class="mono">carillon ctl upgrade finalize</span>`}</p>`;
+    ? html`An upgrade to feature level ${u.feature_level} is under way. These nodes still run the old release: ${u.lacking.join(", ")}.`
+    : html`All nodes run a release with feature level ${u.feature_level}; the cluster uses ${level}. Until you finalize the upgrade, nodes can go back to the old release. To finalize it: <span class="mono">carillon ctl upgrade finalize</span>`}</p>`;
 }
 
 // size writes a number of bytes.
@@ -54,26 +48,26 @@ function size(n) {
   return `${num(Math.round(n))} ${units[at]}`;
 }
 
-const growthWaits = { majority: "it has lost most of its replicas", move: "its replicas are being changed" };
+const growthWaits = { majority: "it has no majority", move: "its replicas are moving" };
 
 // How far the growth of the number of shards is.
 function Growth({ growth: r }) {
-  return html`<p class="notice" role="status">The number of shards grows from ${num(r.from)} to ${num(r.to)}: ${num(r.done)} of ${num(r.to - r.from)} new shards are there.
+  return html`<p class="notice" role="status">The cluster grows from ${num(r.from)} to ${num(r.to)} shards: ${num(r.done)} of ${num(r.to - r.from)} new shards are ready.
     ${r.waits_for ? html` It waits for shard ${r.shard}: ${growthWaits[r.waits_for] || r.waits_for}.` : ""}</p>`;
 }
 
 // What moves between nodes, and what waits and why.
 function Moves({ moves: m }) {
-  const why = m.at_limit ? `${m.at_limit.join(", ")} send or receive as much as a node may` : m.waits_for ? `for ${m.waits_for.join(", ")} to be well or replaced` : "a node has just joined, and others may follow";
-  return html`<p class="notice" role="status">${num(m.under_way)} replicas are on their way between nodes${m.bytes ? ` (${size(m.bytes)})` : ""}.
-    ${m.waiting ? html` ${num(m.waiting)} wait: ${why}.` : ""}${m.repairs ? html` ${num(m.repairs)} of them bring shards back to their number of replicas.` : ""}</p>`;
+  const why = m.at_limit ? `${m.at_limit.join(", ")} cannot send or receive more at once` : m.waits_for ? `${m.waits_for.join(", ")} must recover or be replaced first` : "a node has just joined, and more may follow";
+  return html`<p class="notice" role="status">${many(m.under_way, "replica is", "replicas are")} moving between nodes${m.bytes ? ` (${size(m.bytes)})` : ""}.
+    ${m.waiting ? html` ${many(m.waiting, "move waits", "moves wait")}: ${why}.` : ""}${m.repairs ? html` ${num(m.repairs)} of them replace missing replicas.` : ""}</p>`;
 }
 
 function MoreShards({ total, again }) {
   const wish = (form) => ({ shards: Number(form.get("shards")) });
   const preview = async (form) => {
     const need = await call("POST", "/v1/cluster/shards?dry_run=true", wish(form));
-    return html`About ${size(need.bytes)} are written and sent, a node needs ${size(need.memory_bytes)} of memory while it divides a shard, and ${num(need.moves)} replicas move afterwards.`;
+    return html`This writes and sends about ${size(need.bytes)}. A node needs ${size(need.memory_bytes)} of memory while it divides a shard. Afterwards, ${many(need.moves, "replica moves", "replicas move")}.`;
   };
   const grow = async (form) => { const r = await call("POST", "/v1/cluster/shards", wish(form)); say(`The number of shards grows to ${num(r.shards)}.`); again(); };
   const sizes = [];
@@ -82,7 +76,7 @@ function MoreShards({ total, again }) {
   return html`<${Action} needs="cluster" label="More shards" title="More shards?" verb="Grow" danger preview=${preview} run=${grow}>
     <p>There are ${num(total)} shards. They are divided one after the other, while timers keep running.</p>
     <label>Shards <select name="shards">${sizes.map((n) => html`<option key=${n} value=${n}>${num(n)}</option>`)}</select></label>
-    <p class="notice warn">There is no way back to fewer.</p><//>`;
+    <p class="notice warn">The number of shards cannot be reduced later.</p><//>`;
 }
 
 function NodeActions({ node: n, alone, again }) {
@@ -93,7 +87,7 @@ function NodeActions({ node: n, alone, again }) {
   return html`<${Action} needs="cluster" label="Drain" title=${`Drain node ${n.name}?`} verb=${`Drain ${n.name}`} danger run=${order("drain", "draining")}>
     <p>All shards of ${n.name} move to other nodes, so that it can be stopped. It leads ${num(n.leads)} shards and holds ${num(n.replicas)} replicas now. Timers keep running.</p>
     ${alone && html`<p class="notice warn">There is no other node, so the cluster will refuse.</p>`}
-    <p class="muted">It can be resumed at any time.</p><//>`;
+    <p class="muted">You can resume it at any time.</p><//>`;
 }
 
 export function Cluster() {
@@ -104,12 +98,12 @@ export function Cluster() {
   const nodes = v.nodes || [], shards = v.shards || [];
   const ledBy = (name) => shards.filter((s) => s.leader === name);
   const unled = shards.filter((s) => !s.leader);
-  return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Badge} kind=${v.healthy ? "ok" : "bad"}>${v.healthy ? "healthy" : "unhealthy"}<//></div>
+  return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Worst} kind=${worstOf(v, troubles(v, null, null, stats.data))} /></div>
     <${Failed} error=${cluster.error || stats.error} again=${cluster.again} />
     ${v.resharding && html`<${Growth} growth=${v.resharding} />`}
     ${v.moves && html`<${Moves} moves=${v.moves} />`}
     ${v.upgrade && html`<${Upgrade} upgrade=${v.upgrade} level=${v.feature_level} />`}
-    <${Card} title="Nodes" side=${html`<span class="muted small">${v.replicas ? `${v.replicas} replicas wanted · ` : ""}feature level ${v.feature_level ?? "–"} · id <span class="mono">${v.cluster_id || "none yet"}</span></span>`}>
+    <${Card} title="Nodes" side=${html`<span class="muted small">${v.replicas ? `${v.replicas} replicas per shard · ` : ""}feature level ${v.feature_level ?? "–"} · id <span class="mono">${v.cluster_id || "none yet"}</span></span>`}>
       ${nodes.length ? html`<${NodeTable} cluster=${v} stats=${stats.data} actions=${(n) => html`<${NodeActions} node=${n} alone=${nodes.length < 2} again=${cluster.again} />`} />` : html`<${Empty}>This node has not joined a cluster yet.<//>`}<//>
     ${may("cluster") && stats.data && html`<${Card} title="Backups"><${Backups} of=${backups(stats.data)} /><//>`}
     <${Card} title="Shard leaders">

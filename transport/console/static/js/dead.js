@@ -21,9 +21,6 @@ function Letters({ topic, again: topicsAgain }) {
   useEffect(() => { setTo(Date.now() + 1); setPicked(new Set()); }, [topic, reason, range, label]);
   const path = `${topicPath(topic)}/dead`;
   const { data, error, again } = useLoad((s) => get(path, { reason, from, to, label, limit: shown }, s), [path, reason, from, to, label]);
-  // When they died, and the attempts: from the history, which may lack some.
-  const past = useLoad((s) => get(`${topicPath(topic)}/history`, { state: "dead", from, to, limit: 1000 }, s), [path, from, to]);
-  const ended = new Map(((past.data && past.data.entries) || []).map((e) => [e.uid, e.ended_ms]));
   const all = useLoad((s) => get(path, { from, to, label, limit: 1000 }, s), [path, from, to, label]);
   const tally = {};
   for (const t of (all.data && all.data.timers) || []) tally[t.reason] = (tally[t.reason] || 0) + 1;
@@ -33,7 +30,7 @@ function Letters({ topic, again: topicsAgain }) {
   if (reason) filter.reason = reason;
   if (from) filter.from = from;
   if (label) filter.label = label;
-  const words = [reason && ` with the reason “${reason}”`, from && ` died in ${since[range][0]}`, label && ` labelled ${label}`].filter(Boolean).join(",");
+  const words = [reason && ` with the reason “${reason}”`, label && ` with the label ${label}`, from && ` that died in ${since[range][0]}`].filter(Boolean).join("");
   const act = (verb, which, done) => async (form) => {
     const r = await call("POST", `${path}/${verb}`, verb === "redrive" ? redriveBody(form, which) : which);
     say(`${num(r.changed)} of ${num(r.matched)} ${done}${r.skipped ? `; ${num(r.skipped)} skipped${r.skips ? `: ${[...new Set(r.skips.map((s) => s.detail))].join("; ")}` : ""}` : ""}.`);
@@ -41,7 +38,6 @@ function Letters({ topic, again: topicsAgain }) {
     setTo(Date.now() + 1);
     again();
     all.again();
-    past.again();
     topicsAgain();
   };
   const pick = (uid) => { const next = new Set(picked); next.has(uid) ? next.delete(uid) : next.add(uid); setPicked(next); };
@@ -65,7 +61,7 @@ function Letters({ topic, again: topicsAgain }) {
       <${Table} rows=${list} keyOf=${(t) => t.uid} caption="Dead letters" columns=${[
         [html`<input type="checkbox" aria-label="Select all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.uid) : []))} />`,
           (t) => html`<input type="checkbox" aria-label=${`Select ${t.id}`} checked=${picked.has(t.uid)} onChange=${() => pick(t.uid)} />`, "pick"],
-        ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Died", (t) => html`<${When} ms=${ended.get(t.uid) || t.fired_ms} />`], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
+        ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Died", (t) => html`<${When} ms=${t.ended_ms} />`], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
         ["Attempts", (t) => num(t.attempts), "right"], ["Last answer", (t) => t.last_status || "none"], ["Error", (t) => html`<span class="small">${t.last_error || ""}</span>${(t.attempt_log || []).map((a) => html`<${Answer} key=${a.attempt} of=${a} />`)}`]]} />
       ${data.next_cursor && html`<p class="muted">The first ${shown} are shown. “All” above includes the rest.</p>`}`}
     ${data && !list.length && html`<${Empty}>No dead letters${words}.<//>`}</div><//>`;

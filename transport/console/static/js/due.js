@@ -1,4 +1,4 @@
-// Upcoming timers: a histogram of the next hour, night, day or month.
+// Upcoming timers: a histogram of the next hour, night, day, month, quarter or year.
 import { clock, get, html, many, num, span, useLoad, useMemo, useState } from "./lib.js";
 import { Card, Chart, Empty, Failed, Figure, Table } from "./parts.js";
 
@@ -10,10 +10,11 @@ function morning() {
   return six.getTime();
 }
 
-export const spans = { hour: ["Next hour", () => 3600000, 60], tonight: ["Tonight, until 6:00", () => morning() - Date.now(), 60, morning], day: ["Next 24 hours", () => 86400000, 48], month: ["Next 30 days", () => 30 * 86400000, 60] };
+const dayMs = 86400000;
+export const spans = { hour: ["Next hour", () => 3600000, 60], tonight: ["Tonight, until 6:00", () => morning() - Date.now(), 60, morning], day: ["Next 24 hours", () => dayMs, 48], month: ["Next 30 days", () => 30 * dayMs, 60], quarter: ["Next 90 days", () => 90 * dayMs, 90], year: ["Next year", () => 365 * dayMs, 60] };
 
-// round are lengths that bars may have.
-const round = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((min) => min * 60000);
+// round are lengths that bars may have, up to a week.
+const round = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 10080].map((min) => min * 60000);
 
 // useDue counts up to the end, if that is given, else whole bars that cover the span.
 function useDue(topic, spanMs, most, every, end) {
@@ -57,5 +58,5 @@ export function Due({ params }) {
     ${rows.length > 0 && html`<details class="card"><summary>In numbers</summary><${Table} rows=${rows} keyOf=${(r) => r.from} caption="Timers that come due" columns=${[
       ["From", (r) => clock(r.from).slice(0, -4)], ["Until", (r) => clock(r.from + d.bucket_ms).slice(0, -4)], ["Timers", (r) => num(r.n), "right"],
       ["", (r) => (topic ? html`<a href=${`#/topics/${encodeURIComponent(topic)}?due_from=${r.from}&due_to=${r.from + d.bucket_ms}`}>show timers</a>` : "")]]} /></details>`}
-    <p class="muted small">Of a timer that repeats, only the next run is counted.</p></div>`;
+    <p class="muted small">A repeating timer counts once, at its next run.</p></div>`;
 }

@@ -82,17 +82,27 @@ export function AddTimer({ topic, done, pull }) {
 function seriesOf(form, t) {
   if (!t.repeat) return undefined;
   const next = { ...t.repeat };
-  for (const name of ["cron", "zone", "every", "until"]) if (form.has(name)) { if (textOf(form, name)) next[name] = textOf(form, name); else delete next[name]; }
+  for (const name of ["cron", "zone", "every", "until"]) { if (textOf(form, name)) next[name] = textOf(form, name); else delete next[name]; }
   delete next.until_ms;
   if (textOf(form, "count")) next.count = Number(textOf(form, "count")); else delete next.count;
   const before = { ...t.repeat };
   delete before.until_ms;
+  if (before.cron) before.zone ||= "UTC";
   const same = Object.keys({ ...next, ...before }).every((k) => next[k] === before[k]);
   return same ? undefined : next;
 }
 
+// SeriesFields are those of a series, which may change between cron and an interval.
+function SeriesFields({ r }) {
+  const [time, setTime] = useState(r.cron ? "cron" : "every");
+  return html`<label class="field">Runs <select name="time" value=${time} onChange=${(e) => setTime(e.target.value)}>${["cron", "every"].map((name) => html`<option key=${name} value=${name}>${times[name]}</option>`)}</select></label>
+    ${time === "cron" ? html`<div class="pair"><${Input} name="cron" label=${cronLabel} value=${r.cron || "0 8 * * 1-5"} class="mono" required /><${Input} name="zone" label="Time zone" value=${r.cron ? r.zone || "UTC" : zone} required /></div>`
+    : html`<${Input} name="every" label="Interval" value=${r.every || "1h"} placeholder="30s, 15m, 24h" required />`}
+    <div class="pair"><${Input} name="until" label="Until" hint="optional" value=${r.until} placeholder="2027-12-31T00:00:00Z" /><${Input} name="count" label="Number of runs" hint="optional" value=${r.count} /></div>`;
+}
+
 export function EditTimer({ t, raw, pull, done }) {
-  const hasJSON = t.payload !== undefined || t.payload_base64 === undefined, r = t.repeat || {}, url = (t.callback && t.callback.url) || "";
+  const hasJSON = t.payload !== undefined || t.payload_base64 === undefined, url = (t.callback && t.callback.url) || "";
   const send = (form, more) => {
     const fields = {}, put = (name, before, value) => { if (textOf(form, name) !== String(before ?? "")) fields[name] = value(textOf(form, name)); };
     // Compared as moments, for the form's time has no milliseconds.
@@ -110,14 +120,12 @@ export function EditTimer({ t, raw, pull, done }) {
   };
   return html`<${Action} needs="add" label="Edit" title=${`Edit ${t.id}`} verb="Save" preview=${async (form) => previewOf(await send(form, "?dry_run=true"))} run=${async (form) => { await send(form, ""); say(`${t.id} saved.`); done(); }}>
     <${MomentInput} name="due" label=${t.repeat ? "Next run" : "Due"} value=${local(t.due_ms)} />
-    ${r.cron && html`<div class="pair"><${Input} name="cron" label=${cronLabel} value=${r.cron} class="mono" required /><${Input} name="zone" label="Time zone" value=${r.zone || "UTC"} required /></div>`}
-    ${r.every && html`<${Input} name="every" label="Interval" value=${r.every} required />`}
-    ${t.repeat && html`<div class="pair"><${Input} name="until" label="Until" hint="optional" value=${r.until} placeholder="2027-12-31T00:00:00Z" /><${Input} name="count" label="Number of runs" hint="optional" value=${r.count} /></div>`}
+    ${t.repeat && html`<${SeriesFields} r=${t.repeat} />`}
     ${!pull && html`<${Input} name="url" type="url" label="URL" hint="if empty, the topic's" value=${url} />`}
     <${Input} name="labels" label="Labels" value=${(t.labels || []).join(" ")} />
     <div class="pair"><${Input} name="priority" label="Priority" hint="0 to 255" value=${t.priority} /><${Input} name="expires_after" label="Expires after" hint="optional" value=${t.expires_after} /></div>
     ${hasJSON ? html`<${Input} kind="area" name="payload" label="Payload" hint="JSON" value=${raw} />` : html`<p class="muted">The payload is binary. Change it with carillon ctl.</p>`}
-    <p class="muted small">The change is refused if the timer is no longer at version ${t.version}.</p><//>`;
+    <p class="muted small">If somebody else changes the timer first, this change is refused.</p><//>`;
 }
 
 // changeWords is the answer to a bulk change, or to its dry run.

@@ -58,7 +58,7 @@ export async function open(method, path, { body, headers, signal } = {}) {
     response = await fetch(path, { method, headers: all, body, signal, cache: "no-store", credentials: "omit", redirect: "error" });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Problem(0, "", "this node does not answer: is it running?");
+    throw new Problem(0, "", "This node does not answer. Is it running?");
   }
   if (response.status === 401) window.dispatchEvent(new Event("carillon-signin"));
   if (!response.ok) throw await problemOf(response);

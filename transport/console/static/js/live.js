@@ -34,7 +34,7 @@ function words(e) {
     case "dead": return `${e.reason}${e.status ? `, answered ${e.status}` : ""}`;
     case "breaker": return `${e.destination} is ${e.state}`;
     case "node": return `${e.node} is ${e.state}`;
-    case "shards": return e.state === "divided" ? `${e.shard} has half of another's timers; ${e.done} of ${e.to - e.from} new ones` : `${e.from} to ${e.to}: ${e.state}`;
+    case "shards": return e.state === "divided" ? `shard ${e.shard} is ready: ${e.done} of ${e.to - e.from} new shards` : `${e.from} to ${e.to} shards: ${e.state}`;
     case "added": case "changed": return `due ${clock(e.due_ms)}`;
   }
   return "";
@@ -84,7 +84,7 @@ export function Events({ params, title }) {
   }, [key]);
   return html`<${Card} title=${title} side=${html`<span class="row"><${Badge} kind=${state === "listening" ? "ok" : "warn"}>${state}<//><button aria-pressed=${held} onClick=${() => setHeld(!held)}>${held ? "Continue" : "Pause"}</button></span>`}>
     <${Failed} error=${error} />
-    ${missed > 0 && html`<p class="notice warn">${num(missed)} events were dropped: they came faster than this page can show.</p>`}
+    ${missed > 0 && html`<p class="notice warn">${num(missed)} events are not shown: they came too fast for this page.</p>`}
     ${rows.length ? html`<div class="scroll"><table class="fold"><caption class="hidden">Events, the newest first</caption><thead><tr><th>Time</th><th>Event</th><th>Timer</th><th></th><th>Node</th></tr></thead><tbody>
       ${rows.map((e) => html`<tr key=${e.number}><td class="fit mono">${clock(e.at_ms)}</td><td><${Badge} kind=${kindOf(e)[0]}>${kindOf(e)[1]}<//></td>
         <td>${e.topic ? html`<a href=${timerLink(e.topic, e.id)}>${e.id}</a> <span class="muted small">${e.topic}</span>` : ""}</td><td class="small">${e.kind === "missed" ? e.error : words(e)}</td><td class="small muted">${e.node}</td></tr>`)}</tbody></table></div>`

@@ -1,66 +1,18 @@
 // The cluster at a glance: is it healthy, and if not, why; how much it does; what comes next.
-import { get, html, many, may, num, rate, span, useEffect, useLoad, useMemo, useRef, useState } from "./lib.js";
-import { Badge, Card, Chart, Failed, Figure, waits } from "./parts.js";
+import { get, html, many, may, rate, span, useEffect, useLoad, useMemo, useRef, useState } from "./lib.js";
+import { Badge, Card, Chart, Failed, Figure } from "./parts.js";
 import { FirstTopics, NoTopics, TopicTable } from "./topics.js";
-import { backups, loadStats, NodeTable } from "./cluster.js";
+import { loadStats, NodeTable } from "./cluster.js";
 import { DueChart } from "./due.js";
-import { failing, health, originOf } from "./receivers.js";
-
-const mostOfAKind = 4;
-
-// troubles are the reasons why a cluster is not healthy, one line each, the worst first. Each: kind,
-// text, what to do, where. Many of one kind become one line.
-export function troubles(cluster, topics, receivers, stats) {
-  const list = [], bad = "bad", warn = "warn";
-  const each = (found, one, all) => { if (found.length > mostOfAKind) list.push(all(found)); else list.push(...found.map(one)); };
-  const node = (kind, text, action = "Open cluster") => list.push([kind, text, action, "#/cluster"]);
-  for (const n of (cluster && cluster.nodes) || []) {
-    if (n.state === "down") node(bad, `Node ${n.name} is down.`, "Restart or replace it");
-    else if (n.state === "suspect") node(warn, `Node ${n.name} does not answer.`);
-    else if (n.state === "draining") node(warn, `Node ${n.name} is draining.`);
-    else if (n.state === "drained") node(warn, `Node ${n.name} is drained and holds no shards.`, "Resume or remove it");
-    if (n.unfit) node(warn, `Node ${n.name} is unfit to lead: ${n.unfit}.`);
-    if (Math.abs(n.clock_offset_ms || 0) > 500) node(warn, `The clock of node ${n.name} is off by ${span(n.clock_offset_ms)}.`, "Check its time service");
-  }
-  const shards = (cluster && cluster.shards) || [];
-  const count = (state) => shards.filter((s) => s.state === state).length;
-  if (count("no_quorum")) node(bad, `${count("no_quorum")} of ${shards.length} shards have no majority. Their timers neither change nor run.`, "Start the missing nodes");
-  if (count("degraded")) node(warn, `${count("degraded")} of ${shards.length} shards lack a replica or a leader.`);
-  if (count("moving")) node(warn, `${count("moving")} of ${shards.length} shards are moving.`);
-  const backup = backups(stats), hour = 3600000;
-  if (backup && (backup.error || backup.overdue > hour)) node(backup.overdue > hour ? bad : warn, `A backup has been due for ${span(backup.overdue)} and is not made${backup.error ? `: ${backup.error}` : ""}.`);
-
-  const waiting = (n) => (n ? ` ${many(n, "timer waits", "timers wait")} for it.` : "");
-  const broken = ((receivers && receivers.destinations) || []).filter((r) => r.state !== "closed" && health(r)[0]);
-  each(broken, (r) => [health(r)[0], `Receiver ${r.destination} is ${health(r)[1]}.${waiting(r.waiting)}${r.last_error ? ` Last error: ${r.last_error}.` : ""}`, "Open receivers", "#/receivers"],
-    (all) => [health(all[0])[0], `${num(all.length)} receivers are unhealthy. ${many(all.reduce((a, r) => a + r.waiting, 0), "timer waits", "timers wait")} for them.`, "Open receivers", "#/receivers"]);
-
-  const known = (topics && topics.topics) || [];
-  const retrying = (r) => known.filter((t) => t.policy && t.policy.callback && originOf(t.policy.callback.url) === r.destination).reduce((a, t) => a + (((t.counts || {}).waiting || {}).backoff || 0), 0);
-  const fail = ((receivers && receivers.destinations) || []).filter((r) => r.state === "closed" && failing(r));
-  each(fail, (r) => [warn, `Receiver ${r.destination}: the last ${num(r.failures)} calls failed${r.last_error ? ` (${r.last_error})` : ""}.${retrying(r) ? ` ${many(retrying(r), "timer retries", "timers retry")}.` : ""}`, "Open receivers", "#/receivers"],
-    (all) => [warn, `Every call to ${num(all.length)} receivers has failed for a while.`, "Open receivers", "#/receivers"]);
-
-  const of = (t) => `#/topics/${encodeURIComponent(t.topic)}`;
-  each(known.filter((t) => t.paused), (t) => [warn, `Topic ${t.topic} is paused.${t.counts && t.counts.ready ? ` ${many(t.counts.ready, "timer waits", "timers wait")}.` : ""}`, "Resume it", of(t)],
-    (all) => [warn, `${num(all.length)} topics are paused.`, "Open topics", "#/topics"]);
-  // What waits for a receiver alone is in the receiver's line already.
-  const explained = (t) => broken.length + fail.length > 0 && Object.keys(t.counts.waiting || { none: 0 }).every((cause) => cause === "breaker" || cause === "backoff");
-  each(known.filter((t) => !t.paused && t.oldest_overdue_ms > 60000 && t.counts && !explained(t)),
-    (t) => [warn, `Topic ${t.topic}: ${many(t.counts.ready, "timer waits", "timers wait")}${t.counts.waiting ? ` for ${Object.keys(t.counts.waiting).map((cause) => waits[cause] || cause).join(", ")}` : ""}, the oldest for ${span(t.oldest_overdue_ms)}.`, "Open topic", of(t)],
-    (all) => [warn, `${num(all.length)} topics have timers that wait, the oldest for ${span(Math.max(...all.map((t) => t.oldest_overdue_ms)))}.`, "Open topics", "#/topics"]);
-  const dead = known.filter((t) => t.counts && t.counts.dead);
-  if (dead.length) list.push([warn, `${many(dead.reduce((a, t) => a + t.counts.dead, 0), "dead letter")} in ${dead.length > 3 ? many(dead.length, "topic") : dead.map((t) => t.topic).join(", ")}.`, "Redrive or purge", dead.length > 1 ? "#/dead" : `#/dead?topic=${encodeURIComponent(dead[0].topic)}`]);
-  return list.sort((a, b) => (a[0] === bad ? 0 : 1) - (b[0] === bad ? 0 : 1));
-}
+import { troubles, Worst, worstOf } from "./troubles.js";
 
 function Verdict({ cluster, list }) {
   if (!cluster) return null;
   const founded = cluster.cluster_id && cluster.nodes && cluster.nodes.length, problems = list.filter(([kind]) => kind === "bad").length, warnings = list.length - problems;
-  const worst = !founded || problems ? "bad" : warnings ? "warn" : "ok";
-  const head = !founded ? "This node has not joined a cluster yet." : worst === "ok" ? "Everything is healthy." : [problems && many(problems, "problem"), warnings && many(warnings, "warning")].filter(Boolean).join(", ");
+  const worst = worstOf(cluster, list);
+  const head = !founded ? "This node has not joined a cluster yet." : worst === "ok" ? "Everything is healthy." : !cluster.healthy && !problems ? "The cluster is unhealthy." : [problems && many(problems, "problem"), warnings && many(warnings, "warning")].filter(Boolean).join(", ");
   return html`<section class="card verdict ${worst}" aria-label="Health"><div class="between"><h2>${head}</h2>
-    <${Badge} kind=${cluster.healthy ? "ok" : "bad"}>${cluster.healthy ? "cluster healthy" : "cluster unhealthy"}<//></div>
+    <${Worst} kind=${worst} /></div>
     ${list.length > 0 && html`<ul class="troubles">${list.map(([kind, text, action, href]) => html`<li key=${text}><${Badge} kind=${kind}>${kind === "bad" ? "problem" : "warning"}<//><span class="grow">${text}</span><a class="nowrap" href=${href}>${action}</a></li>`)}</ul>`}</section>`;
 }
 
@@ -85,12 +37,21 @@ function useLateness(stats) {
   return data;
 }
 
+// useWaits keeps how long the oldest timer of each topic has waited, while the page is open.
+function useWaits(topics) {
+  const seen = useRef(new Map());
+  useEffect(() => {
+    if (topics) seen.current = new Map(topics.topics.map((t) => [t.topic, [...(seen.current.get(t.topic) || []).slice(-59), t.oldest_overdue_ms || 0]]));
+  }, [topics]);
+  return seen.current;
+}
+
 export function Overview() {
   const cluster = useLoad((s) => get("/v1/cluster", {}, s), [], 3000);
   const stats = useLoad(loadStats, [], 2000);
   const topics = useLoad((s) => get("/v1/topics", { counts: true, limit: 1000 }, s), [], 5000);
   const receivers = useLoad((s) => (may("cluster") ? get("/v1/destinations", { limit: 1000 }, s) : Promise.resolve(null)), [], 5000);
-  const late = useLateness(stats.data);
+  const late = useLateness(stats.data), waited = useWaits(topics.data);
   const rates = useMemo(() => {
     const t = stats.data && stats.data.total;
     const n = t ? Math.max(t.added_each_second.length, t.fired_each_second.length) : 0;
@@ -119,7 +80,7 @@ export function Overview() {
     </div>`}
     <div class="cards">
       <${Card} title="Due in the next hour" side=${html`<a href="#/due">more</a>`}><${DueChart} spanMs=${3600000} buckets=${60} /><//>
-      <${Card} title="Topics" side=${html`<a href="#/topics">all topics</a>`}>${topics.data && (busy.length ? html`<${TopicTable} topics=${busy} brief />` : html`<${NoTopics} />`)}<//>
+      <${Card} title="Topics" side=${html`<a href="#/topics">all topics</a>`}>${topics.data && (busy.length ? html`<${TopicTable} topics=${busy} late=${waited} />` : html`<${NoTopics} />`)}<//>
     </div>
     <${Card} title="Nodes" side=${html`<a href="#/cluster">shard leaders</a>`}>${cluster.data && html`<${NodeTable} cluster=${cluster.data} stats=${stats.data} />`}<//>
   </div>`;

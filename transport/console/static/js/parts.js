@@ -1,7 +1,27 @@
 // The pieces that pages are made of.
-import { ago, clock, html, may, momentsIn, num, Problem, span, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { ago, clock, html, may, momentsIn, num, pad, Problem, span, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
 export const Badge = ({ kind, children }) => html`<span class="badge ${kind || ""}">${children}</span>`;
+
+// Icons are drawn with one line, in a square of 16.
+const icons = {
+  "": "M2 8.5 8 3l6 5.5M4 7v6.5h8V7M7 13.5V10h2v3.5",
+  topics: "M8 2 2 5l6 3 6-3zM2 8l6 3 6-3M2 11l6 3 6-3",
+  dead: "M2 3.5h12v9H2zM2 4l6 5 6-5",
+  due: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zM8 5v3.2l2.2 1.6",
+  receivers: "M1.5 8H9M6 5l3 3-3 3M8.5 2.5h6v11h-6",
+  cluster: "M6 2h4v3H6zM1.5 11h4v3h-4zM10.5 11h4v3h-4zM8 5v3M3.5 11V8h9v3",
+  live: "M1 8h3l2-5 4 10 2-5h3",
+};
+export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d=${icons[name]} /></svg>`;
+
+// Spark is a line of the last values, the newest at the right; none where all are 0.
+export function Spark({ values, label }) {
+  const list = (values || []).slice(-60), top = Math.max(...list);
+  if (list.length < 2 || !top) return "";
+  const points = list.map((v, i) => `${((i * 60) / (list.length - 1)).toFixed(1)},${(15 - (14 * (v || 0)) / top).toFixed(1)}`).join(" ");
+  return html` <svg class="spark" viewBox="0 0 60 16" role="img" aria-label=${label}><title>${label}</title><polyline points=${points} /></svg>`;
+}
 
 const states = { scheduled: ["", "scheduled"], leased: ["busy", "running"], done: ["ok", "done"], dead: ["bad", "dead"], cancelled: ["warn", "cancelled"] };
 export function State({ of }) {
@@ -22,7 +42,7 @@ export const Waits = ({ t }) => (t.waits_for ? html`${waits[t.waits_for] || t.wa
 // Answer is what the receiver answered to an attempt that failed, as it is.
 export function Answer({ of: a }) {
   if (!a.answer && !a.answer_base64 && !a.location) return null;
-  return html`<details class="small"><summary>What it answered${a.answer_type ? ` (${a.answer_type})` : ""}</summary>
+  return html`<details class="small"><summary>Answer${a.answer_type ? ` (${a.answer_type})` : ""}</summary>
     ${a.location && html`<p>Location: <span class="mono">${a.location}</span></p>`}<pre>${a.answer || a.answer_base64 || ""}</pre></details>`;
 }
 
@@ -64,13 +84,15 @@ export function Table({ rows, columns, keyOf, caption }) {
   </table></div>`;
 }
 
-// Toasts say what an action did.
+// Toasts say what an action did. A phone has room for two, which are a part of the page's head: they
+// move what is below and cover nothing.
+const phone = matchMedia("(max-width: 640px)");
 let push = () => {};
 export const say = (text, kind = "ok") => push({ text, kind, key: Math.random() });
 export function Toasts() {
   const [list, set] = useState([]);
   push = (toast) => {
-    set((old) => [...old.slice(-3), toast]);
+    set((old) => [...old.slice(phone.matches ? -1 : -3), toast]);
     setTimeout(() => close(toast.key), 9000);
   };
   const close = (key) => set((old) => old.filter((o) => o.key !== key));
@@ -78,7 +100,7 @@ export function Toasts() {
 }
 
 // advice is what to do about a refusal, in a form.
-const advice = { version_mismatch: "It was changed by somebody else meanwhile. Close this form and open it again to see the new values." };
+const advice = { version_mismatch: "Somebody else has changed it. Close this form and open it again to see the new values." };
 
 const contentOf = (form) => JSON.stringify([...form.entries()]);
 
@@ -144,11 +166,14 @@ export function Action({ label, verb, run, ask, needs, children, class: kind, ..
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// hours writes a moment at the foot of a chart; where a day begins, the day.
-function hours(seconds) {
-  const d = new Date(seconds * 1000), two = (n) => String(n).padStart(2, "0");
-  if (d.getHours() + d.getMinutes() + d.getSeconds() === 0) return `${two(d.getMonth() + 1)}-${two(d.getDate())}`;
-  return `${two(d.getHours())}:${two(d.getMinutes())}${d.getSeconds() ? `:${two(d.getSeconds())}` : ""}`;
+// foot writes a moment at the foot of a chart: the hour; where a day begins, the day; if all of them
+// begin a month, the month.
+function foot(list) {
+  const days = list.map((s) => new Date(s * 1000)), months = days.length > 1 && days.every((d) => d.getDate() === 1);
+  return days.map((d) => {
+    if (d.getHours() + d.getMinutes() + d.getSeconds() > 0) return `${pad(d.getHours())}:${pad(d.getMinutes())}${d.getSeconds() ? `:${pad(d.getSeconds())}` : ""}`;
+    return months ? `${d.getFullYear()}-${pad(d.getMonth() + 1)}` : `${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
+  });
 }
 
 // Chart draws lines, or bars, over time. data: [seconds, values, …];
@@ -176,7 +201,7 @@ export function Chart({ data, series, bars, tall, label }) {
     }));
     plot.current = new window.uPlot({
       ...size(), legend: { show: !bars }, cursor: { y: false }, scales: { x: { range: (_, low, high) => (low === null || high - low < 10 ? [(high ?? Date.now() / 1000) - 60, high ?? Date.now() / 1000] : [low, high]) }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, space: 70, values: (_, list) => list.map(hours) }, { ...axis, size: widest, values: (_, list) => list.map((v) => (Number.isInteger(v) ? write(v) : "")) }],
+      axes: [{ ...axis, space: 70, values: (_, list) => foot(list) }, { ...axis, size: widest, values: (_, list) => list.map((v) => (Number.isInteger(v) ? write(v) : "")) }],
       series: [{ label: "time", value: (_, v) => (v ? clock(v * 1000).slice(0, -4) : "now") }, ...draw],
     }, data, box.current);
     const watch = new ResizeObserver(() => plot.current && plot.current.setSize(size()));

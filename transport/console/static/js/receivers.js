@@ -14,7 +14,7 @@ export const failing = (r) => r.failures >= 3;
 export function health(r, now = Date.now()) {
   if (r.state === "closed" && failing(r)) return ["warn", "failing", `the last ${num(r.failures)} calls failed`];
   if (r.state === "open") return ["bad", "unhealthy", "calls are paused"];
-  if (r.state === "half-open") return r.calls || r.waiting ? ["warn", "recovering", "a few calls are tried"] : ["", "idle", "failed before; the next call tests it"];
+  if (r.state === "half-open") return r.calls || r.waiting ? ["warn", "recovering", "a few calls test it"] : ["", "idle", "failed before; the next call tests it"];
   return r.failed_ms && now - r.failed_ms < recent ? ["warn", "errors", "a call failed recently"] : ["ok", "healthy", ""];
 }
 
@@ -22,7 +22,19 @@ export const originOf = (url) => { try { return new URL(url).origin; } catch { r
 const rank = { bad: 0, warn: 1 };
 
 // known are the fields that have a column; what else a node sends is shown as it is.
-const known = ["destination", "state", "since", "since_ms", "waiting", "calls", "latency_ms", "last_error", "failed", "failed_ms", "failures", "next_probe", "next_probe_ms"];
+const known = ["destination", "state", "since", "since_ms", "waiting", "calls", "latency_ms", "last_error", "failed", "failed_ms", "failures", "next_probe", "next_probe_ms", "topics", "more_topics"];
+
+const mostCallers = 8;
+
+// Callers are the topics whose timers have called a receiver, and those whose URL is there.
+function Callers({ r, counted }) {
+  const urls = [...counted.values()].filter((t) => t.policy && t.policy.callback && originOf(t.policy.callback.url) === r.destination).map((t) => t.topic);
+  const all = [...new Set([...(r.topics || []), ...urls])].sort(), more = all.length - mostCallers;
+  const waiting = (name) => { const t = counted.get(name); return t && t.counts.ready ? html` <span class="small">${num(t.counts.ready)} waiting</span>` : ""; };
+  if (!all.length) return html`<span class="small muted">none known</span>`;
+  return html`${all.slice(0, mostCallers).map((name) => html`<div key=${name}><a href=${topicLink(name)}>${name}</a>${waiting(name)}</div>`)}
+    ${(more > 0 || r.more_topics) && html`<div class="small muted">${r.more_topics ? "and others" : `and ${num(more)} more`}</div>`}`;
+}
 
 export function Receivers() {
   const [unhealthy, setUnhealthy] = useState(false);
@@ -30,7 +42,7 @@ export function Receivers() {
   const topics = useLoad((s) => get("/v1/topics", { counts: true, limit: 1000 }, s), [], 5000);
   if (error && error.status === 404) return html`<div class="stack"><h1>Receivers</h1><${Card}><${Empty}>This node's release does not list receivers yet. Its <code>/metrics</code> have the breakers (<code>carillon_breaker_state</code>), and a timer's page shows its receiver.<//><//></div>`;
   if (!may("cluster") || error && error.status === 403) return html`<div class="stack"><h1>Receivers</h1><${Card}><${Empty}>This token cannot list receivers. It needs the scope cluster. A timer's page shows its receiver.<//><//></div>`;
-  const behind = (r) => ((topics.data && topics.data.topics) || []).filter((t) => t.policy && t.policy.callback && originOf(t.policy.callback.url) === r.destination);
+  const counted = new Map(((topics.data && topics.data.topics) || []).map((t) => [t.topic, t]));
   const all = (data && data.destinations) || [];
   const rankOf = (r) => rank[health(r)[0]] ?? 2;
   const list = all.filter((r) => !unhealthy || rankOf(r) < 2).sort((a, b) => rankOf(a) - rankOf(b) || (b.waiting || 0) - (a.waiting || 0));
@@ -45,6 +57,6 @@ export function Receivers() {
       ["Response time", (r) => (r.latency_ms === undefined ? "–" : span(r.latency_ms)), "right"],
       ["Next retry", (r) => (r.next_probe_ms ? html`<${When} ms=${r.next_probe_ms} />` : "")],
       ["Last error", (r) => html`<span class="small">${r.last_error || ""}${r.failed_ms ? html` <span class="muted nowrap">${ago(r.failed_ms)}</span>` : ""}</span>`],
-      ["Topics that call it", (r) => html`${topics.data && behind(r).length === 0 ? html`<span class="small muted">${topics.data.next_cursor ? "none of the topics shown" : "timers with their own URL"}</span>` : ""}${behind(r).slice(0, 8).map((t) => html`<div key=${t.topic}><a href=${topicLink(t.topic)}>${t.topic}</a>${t.counts.ready ? html` <span class="small">${num(t.counts.ready)} waiting</span>` : ""}</div>`)}${Object.entries(r).filter(([k, v]) => !known.includes(k) && typeof v !== "object").map(([k, v]) => html`<div class="small muted" key=${k}>${k.replaceAll("_", " ")} ${v}</div>`)}`],
+      ["Topics that call it", (r) => html`<${Callers} r=${r} counted=${counted} />${Object.entries(r).filter(([k, v]) => !known.includes(k) && typeof v !== "object").map(([k, v]) => html`<div class="small muted" key=${k}>${k.replaceAll("_", " ")} ${v}</div>`)}`],
     ]} />` : html`<${Empty}>${unhealthy && all.length ? "All receivers are healthy." : html`No calls recently. To start a test receiver: <code>carillon sink --listen 127.0.0.1:7780</code>`}<//>`}<//></div>`;
 }

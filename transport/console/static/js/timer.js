@@ -19,22 +19,22 @@ export function story(t, now = Date.now()) {
   const on = t.waits_on ? ` ${momentsIn(t.waits_on)}` : "";
   switch (t.waits_for) {
     case "paused": return ["warn", "Paused. It is not called until it is resumed.", t.next_attempt_ms > now ? `Its time is ${ago(t.next_attempt_ms, now)}.` : "Its time has passed: it is called as soon as it is resumed."];
-    case "topic_paused": return ["warn", "Waiting: the topic is paused.", "It is called as soon as the topic is resumed."];
+    case "topic_paused": return ["warn", "Waiting: the topic is paused.", "It runs as soon as you resume the topic."];
     case "breaker": return ["bad", `Waiting: the receiver is unhealthy${on ? `:${on}` : ", and its breaker is open"}.`, "Calls resume by themselves when the receiver answers again."];
     case "backoff": return ["warn", `The last attempt ${last}. Next retry ${ago(t.next_attempt_ms, now)}.`, `Attempt ${t.attempts + 1} of ${t.max_attempts}.`];
-    case "key": return ["warn", `Waiting: another timer of its key runs first${on ? `:${on}` : ""}.`, "The topic limits how many of one key run at a time."];
+    case "key": return ["warn", `Waiting: another timer of its key runs first${on ? `:${on}` : ""}.`, "The topic limits how many timers of one key run at once."];
     case "order": return ["", "Waiting: an earlier timer of its id has not ended.", "Timers that collect are called one after the other."];
     case "key_rate": return ["warn", "Waiting: its key is at its rate limit.", ""];
     case "concurrency": return ["warn", `Waiting: the topic is at its concurrency limit${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "rate": return ["warn", `Waiting: the topic is at its rate limit${on ? ` (${t.waits_on})` : ""}.`, ""];
-    case "slots": return ["warn", `Waiting: its receiver has as many calls at once as it may${on ? ` (${t.waits_on})` : ""}.`, ""];
+    case "slots": return ["warn", `Waiting: its receiver is at its concurrency limit${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "spread": return ["", "Due. It starts within the topic's spread.", ""];
-    case "zone": return ["bad", `Waiting: the release of its node does not know the time zone${on}.`, "Upgrade the nodes, or edit the timer to use another zone."];
+    case "zone": return ["bad", `Waiting: its node does not know the time zone${on}.`, "Upgrade the nodes, or edit the timer to use another zone."];
     case "window": return ["warn", "Waiting: the topic's window is closed.", ""];
-    case "batch": return ["", "Due. Its call waits for more timers.", "It goes when it is full, or when the topic's wait is over."];
+    case "batch": return ["", "Due. Its call waits for more timers.", "The call starts when it is full or when the topic's wait is over."];
     case "no_callback": return ["bad", "Waiting: neither the timer nor its topic has a URL.", "Edit the timer or the topic, and give it one."];
-    case "refused_address": return ["bad", `Waiting: its address may not be called: ${t.waits_on || t.last_error}`, "Allow the address (--callback-allow), or edit the URL."];
-    case "turn": return ["", "Due. Many are due at once, and others start first.", ""];
+      case "refused_address": return ["bad", `Waiting: its address is not allowed: ${t.waits_on || t.last_error}`, "Allow the address (--callback-allow), or edit the URL."];
+      case "turn": return ["", "Due. Many are due at once, and others start first.", ""];
     case "leader": return ["bad", "Waiting: the leader of its shard cannot start calls yet.", "See the cluster page: a node may be down, or a clock may be wrong."];
     case "consumer": return ["warn", "Waiting: no consumer has pulled it yet.", ""];
   }
@@ -89,7 +89,7 @@ function Facts({ t, policy }) {
   const facts = [
     ["Topic", html`<a href=${topicLink(t.topic)}>${t.topic}</a>`], ["State", html`<${State} of=${t.state} />`], ["Due", html`<${When} ms=${t.due_ms} />`],
     t.next_attempt_ms && ["Next attempt", html`<${When} ms=${t.next_attempt_ms} />`], t.waits_for && ["Waits for", html`<${Waits} t=${t} />`],
-    ["Attempts", `${num(t.attempts)} of ${num(t.max_attempts)}`], t.fired_ms && ["Last attempt", html`<${When} ms=${t.fired_ms} />`], t.asked_ms && ["Fired manually", html`<${When} ms=${t.asked_ms} />`],
+    ["Attempts", `${num(t.attempts)} of ${num(t.max_attempts)}`], t.fired_ms && ["Last attempt", html`<${When} ms=${t.fired_ms} />`], t.ended_ms && [t.state === "dead" ? "Died" : "Ended", html`<${When} ms=${t.ended_ms} />`], t.asked_ms && ["Fired manually", html`<${When} ms=${t.asked_ms} />`],
     t.lateness_ms !== undefined && ["Late", span(t.lateness_ms)], called.url && ["Calls", html`<span class="mono">${called.method || "POST"}</span> <${Url}>${called.url}<//>${own.url ? "" : html` <span class="muted small">(of the topic)</span>`}`],
     t.key && ["Key", t.key], t.priority ? ["Priority", t.priority] : null, t.weight && ["Weight", t.weight], t.expires_after && ["Expires after", t.expires_after],
     t.labels && t.labels.length && ["Labels", html`<${Labels} of=${t.labels} />`], t.repeat && ["Repeats", t.repeat.cron ? `${t.repeat.cron}${t.repeat.zone ? ` (${t.repeat.zone})` : ""}` : `every ${t.repeat.every}`],
@@ -107,7 +107,7 @@ function Actions({ t, raw, policy, again }) {
     ${pending && html`<${Action} needs="add" label="Fire now" title=${`Fire ${t.id} now?`} verb="Fire now" run=${async () => { await call("POST", `${path}/fire`, {}); say(`${t.id} fired.`); again(); }}>
       <p>The next attempt starts at once. The due time does not change, nor do the times of a series. A pause, an open breaker or another timer of its key still delays it.</p><//>
       ${t.paused ? html`<${Action} needs="add" label="Resume" title=${`Resume ${t.id}?`} verb="Resume" run=${async () => { await call("POST", `${path}/resume`, {}); say(`${t.id} resumed.`); again(); }}>
-        <p>It is called when it is due: now, if its time has passed.</p><//>` : html`<${Action} needs="add" label="Pause" title=${`Pause ${t.id}?`} verb="Pause" run=${async () => { await call("POST", `${path}/pause`, {}); say(`${t.id} paused.`); again(); }}>
+        <p>It runs when it is due. If its time has passed, it runs now.</p><//>` : html`<${Action} needs="add" label="Pause" title=${`Pause ${t.id}?`} verb="Pause" run=${async () => { await call("POST", `${path}/pause`, {}); say(`${t.id} paused.`); again(); }}>
         <p>It is not called until somebody resumes it.${t.repeat ? " Runs that come due meanwhile are missed." : ""}${t.expires_after ? " It still expires." : ""}</p><//>`}
       <${EditTimer} t=${t} raw=${raw} pull=${policy.delivery === "pull"} done=${again} />`}
     ${(pending || t.state === "leased") && html`<${Action} needs="cancel" label="Cancel timer" title=${`Cancel ${t.id}?`} verb="Cancel timer" dismiss="Close" danger run=${async () => {
@@ -141,7 +141,7 @@ export function Timer({ topic, id }) {
     <section class="card verdict ${kind === "bad" ? "bad" : kind === "warn" ? "warn" : ""}" aria-label="Status"><h2>${head}</h2>${more && html`<p>${more}</p>`}
       ${t.waits_for === "breaker" && html`<p><a href="#/receivers">Open receivers</a></p>`}
       ${t.waits_for === "topic_paused" && html`<p><a href=${topicLink(topic)}>Open topic</a></p>`}</section>
-    <${Card} title="Attempts">${attempts.length ? html`<${Attempts} list=${[...attempts].reverse()} />` : html`<${Empty}>${t.attempts ? "The history has no attempts of it." : "No attempts yet."}<//>`}<//>
+    <${Card} title="Attempts">${attempts.length ? html`<${Attempts} list=${[...attempts].reverse()} />` : html`<${Empty}>${t.attempts ? "The history has no attempts of this timer." : "No attempts yet."}<//>`}<//>
     <div class="cards"><${Card} title="Details"><${Facts} t=${t} policy=${policy} />${t.next_ms && html`<h3>Next runs</h3><${Occurrences} list=${t.next_ms} />`}<//>
       <${Card} title="Payload">${t.payload !== undefined ? html`<pre>${shown(raw)}</pre>` : t.payload_base64 ? html`<p class="muted">Binary, ${t.content_type}:</p><pre>${t.payload_base64}</pre>` : html`<${Empty}>No payload.<//>`}
         ${t.callback && t.callback.headers && html`<h3>Headers</h3><pre>${Object.entries(t.callback.headers).map(([k, v]) => `${k}: ${v}`).join("\n")}</pre>`}<//></div>

@@ -1,11 +1,11 @@
 // One topic: its policy, what waits in it, and what can be done with it.
-import { call, clock, get, html, may, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
+import { call, clock, get, html, many, may, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
 import { Action, Badge, Card, Empty, Failed, Figure, Labels, Pages, say, State, Table, Url, usePages, Waits, waits, When } from "./parts.js";
 import { AddTimer, Bulk } from "./forms.js";
 import { DueChart } from "./due.js";
 import { Events } from "./live.js";
 import { policyWords } from "./topics.js";
-import { DeleteTopic, EditTopic, Secrets } from "./topicform.js";
+import { DeleteTopic, EditTopic, Signers } from "./topicform.js";
 
 export function TimerTable({ timers }) {
   return html`<${Table} rows=${timers} keyOf=${(t) => t.uid} caption="Timers" columns=${[
@@ -47,19 +47,19 @@ function Timers({ topic, params, version, changed }) {
 function sentences(p) {
   const r = p.retry || {}, b = p.breaker || {};
   return [
-    ["Delivery", p.delivery === "pull" ? `consumers pull its timers, leased for ${p.lease}` : html`calls ${p.callback && p.callback.url ? html`<${Url}>${p.callback.url}<//>` : "the URL of each timer"}${p.ack === "report" ? "; receivers may answer 202 and report later" : ""}`],
+    ["Delivery", p.delivery === "pull" ? `consumers pull its timers and lease them for ${p.lease}` : html`calls ${p.callback && p.callback.url ? html`<${Url}>${p.callback.url}<//>` : "the URL of each timer"}${p.ack === "report" ? "; receivers may answer 202 and report later" : ""}`],
     ["Retries", `${r.max_attempts} attempts, waiting from ${r.min_backoff} to ${r.max_backoff}`],
     ["Order", p.serial ? (p.key ? `one at a time, in order (key ${p.key})` : "one at a time for each key") : "none: timers run independently"],
     ...(p.window ? [["Window", windowWords(p.window)]] : []),
-    ...(p.batch ? [["Calls", `up to ${num(p.batch.max)} timers in one${p.batch.by === "key" ? ", of one key" : ""}${p.batch.wait === "0s" ? "" : `, waiting ${p.batch.wait} for more`}`]] : []),
+    ...(p.batch ? [["Calls", `up to ${num(p.batch.max)} timers${p.batch.by === "key" ? " of one key" : ""} in a call${p.batch.wait === "0s" ? "" : `, which waits ${p.batch.wait} for more`}`]] : []),
     ["Limits", [p.concurrency ? `${num(p.concurrency)} at once` : "", p.rate ? `${p.rate.per_second} per second` : "", p.per_key ? perKeyWords(p.per_key) : "", p.spread && p.spread !== "0s" ? `spread over ${p.spread}` : ""].filter(Boolean).join(", ") || "none"],
-    ["Breaker", b.failures ? `opens for ${b.open} after ${b.failures} failures within ${b.window}` : "the receiver's"],
-    ...(p.on_done || p.on_dead ? [["Outcomes", [p.on_done ? `of done timers in ${p.on_done.topic}` : "", p.on_dead ? `of dead timers in ${p.on_dead.topic}` : ""].filter(Boolean).join(", ")]] : []),
+    ["Breaker", b.failures ? `opens for ${b.open} after ${b.failures} failures within ${b.window}` : "shared by all topics that call the receiver"],
+    ...(p.on_done || p.on_dead ? [["Outcomes", [p.on_done ? `done timers go to ${p.on_done.topic}` : "", p.on_dead ? `dead timers go to ${p.on_dead.topic}` : ""].filter(Boolean).join(", ")]] : []),
     ["Retention", `history ${p.history}, dead letters ${p.dead_retention}`],
   ];
 }
 
-const perKeyWords = (k) => ["each key", k.concurrency ? `${num(k.concurrency)} at once` : "", k.rate ? `${k.rate.per_second} per second` : "", k.fair ? "in turn" : ""].filter(Boolean).join(" ");
+const perKeyWords = (k) => [k.concurrency ? `${num(k.concurrency)} at once per key` : "", k.rate ? `${k.rate.per_second} per second per key` : "", k.fair ? "keys take turns" : ""].filter(Boolean).join(", ");
 
 const windowWords = (w) => `${w.days || "every day"} ${w.from || "00:00"}–${w.to || "24:00"} ${w.zone || "UTC"}${w.except ? `, not on ${w.except.join(", ")}` : ""}`;
 
@@ -84,7 +84,7 @@ export function Topic({ topic, params }) {
       <div class="row"><${AddTimer} topic=${topic} done=${added} pull=${t.policy.delivery === "pull"} />
         <${EditTopic} t=${t} done=${added} />
         ${t.paused ? html`<${Action} needs="admin" label="Resume" ask=${false} run=${pause("resume", "resumed. Timers that are due are called now")} />`
-    : html`<${Action} needs="admin" label="Pause" title=${`Pause ${topic}?`} verb="Pause" danger run=${pause("pause", "paused")}><p>Its timers wait when they are due, and none is called until the topic is resumed. ${num(c.scheduled)} are scheduled now.</p><//>`}
+    : html`<${Action} needs="admin" label="Pause" title=${`Pause ${topic}?`} verb="Pause" danger run=${pause("pause", "paused")}><p>Timers that come due wait until you resume the topic. ${many(c.scheduled, "timer is", "timers are")} scheduled now.</p><//>`}
         <${DeleteTopic} t=${t} /></div></div>
     <${Failed} error=${error} again=${again} />
     <div class="figures"><${Figure} value=${c.scheduled} name="scheduled" /><${Figure} value=${c.ready} name="due and waiting" /><${Figure} value=${c.leased} name="running" />
@@ -93,7 +93,7 @@ export function Topic({ topic, params }) {
     <${Timers} topic=${topic} params=${params} version=${version} changed=${again} />
     <div class="cards"><${Card} title="Due in the next hour" side=${html`<a href=${`#/due${query({ topic })}`}>more</a>`}><${DueChart} topic=${topic} spanMs=${3600000} buckets=${60} /><//>
       <${Card} title="Policy"><dl class="facts">${sentences(t.policy).map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl>
-        <${Secrets} t=${t} done=${added} /><details><summary>Policy as JSON</summary><pre>${JSON.stringify(t.policy, null, 2)}</pre></details><//></div>
+        <${Signers} t=${t} kind="secrets" done=${added} /><${Signers} t=${t} kind="signing_keys" done=${added} /><details><summary>Policy as JSON</summary><pre>${JSON.stringify(t.policy, null, 2)}</pre></details><//></div>
     ${live ? html`<${Events} params=${{ topic }} title="Live events" />` : html`<div><button onClick=${() => setLive(true)}>Show live events of ${topic}</button></div>`}
   </div>`;
 }

@@ -10,23 +10,23 @@ const basic = [
   ["delivery", "Delivery", delivers], ["callback.url", "URL", "", "for timers without their own"],
   ["callback.method", "Method", ["POST", "PUT", "PATCH", "GET", "DELETE"]], ["callback.timeout", "Timeout", "", "10s"],
   ["retry.max_attempts", "Attempts", "number", "16"], ["retry.min_backoff", "First backoff", "", "1s"], ["retry.max_backoff", "Longest backoff", "", "1h"],
-  ["concurrency", "Concurrency", "number", "no limit"], ["rate.per_second", "Calls a second", "number", "no limit"], ["rate.burst", "Burst", "number"],
+  ["concurrency", "Concurrency", "number", "no limit"], ["rate.per_second", "Calls per second", "number", "no limit"], ["rate.burst", "Burst", "number"],
 ];
 const further = [
   ["callback.headers", "Headers", "headers", "Name: value"],
   ["serial", "One at a time per key", yes], ["key", "Default key"],
-  ["per_key.concurrency", "Of each key: at once", "number", "no limit"], ["per_key.rate", "Of each key: calls a second, burst", "rate", "no limit"], ["per_key.fair", "Keys take turns", choice],
+  ["per_key.concurrency", "Per key: concurrency", "number", "no limit"], ["per_key.rate", "Per key: calls per second, burst", "rate", "no limit"], ["per_key.fair", "Keys take turns", choice],
   ["ack", "Acknowledgement", ["response", "report"]], ["lease", "Lease", "", "30s"],
   ["stop_on", "Stop retries on status", "list", "410"], ["spread", "Spread", "", "0s"],
-  ["merge", "Adding an id that waits", rules], ["dedup", "Adds without an id", ["id", "content"]], ["max_wait", "Longest wait of debounce, collect"], ["collect_max", "Collect at most", "number", "1000"], ["if_late", "A time in the past", ["fire", "reject"]],
-  ["breaker.failures", "Breaker: failures", "number", "5"], ["breaker.window", "Breaker: within", "", "10s"], ["breaker.open", "Breaker: no calls for", "", "5s"],
-  ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Time zone of these"], ["window.except", "Not on these dates", "dates", "2026-12-25"],
-  ["batch.max", "Timers in a call", "number", "1"], ["batch.wait", "Wait for more", "", "0s"], ["batch.by", "Share a call", ["topic", "key"]],
+  ["merge", "If the id is scheduled already", rules], ["dedup", "Ids that are made", ["id", "content"]], ["max_wait", "Longest wait (debounce, collect)"], ["collect_max", "Collect at most", "number", "1000"], ["if_late", "If the time is past", ["fire", "reject"]],
+  ["breaker.failures", "Breaker: failures", "number", "5"], ["breaker.window", "Breaker: window", "", "10s"], ["breaker.open", "Breaker: open for", "", "5s"],
+  ["window.days", "Call window: days", "", "mon-fri"], ["window.from", "Call window: from", "", "08:00"], ["window.to", "Call window: until", "", "20:00"], ["window.zone", "Call window: time zone"], ["window.except", "Call window: closed on", "dates", "2026-12-25"],
+  ["batch.max", "Batch: timers per call", "number", "1"], ["batch.wait", "Batch: wait", "", "0s"], ["batch.by", "Batch: by", ["topic", "key"]],
   ["breaker.probes", "Breaker: probes", "number", "1"],
-  ["destination_concurrency", "Calls at once per node", "number", "256"],
-  ["on_done.topic", "Outcomes of done timers", "", "topic"], ["on_dead.topic", "Outcomes of dead timers", "", "topic"],
+  ["destination_concurrency", "Concurrent calls per node", "number", "256"],
+  ["on_done.topic", "Topic for done timers", "", "topic"], ["on_dead.topic", "Topic for dead timers", "", "topic"],
   ["history", "Keep history", "", "72h"], ["dead_retention", "Keep dead letters", "", "720h"],
-  ["format", "Format of calls", ["plain", "cloudevents"]], ["answers", "Keep what receivers answer", ["failed", "none"]],
+  ["format", "Format of calls", ["plain", "cloudevents"]], ["answers", "Keep receivers' answers", ["failed", "none"]],
 ];
 
 // textAt is a field of a policy as the form shows it.
@@ -79,7 +79,7 @@ const Fields = ({ of, policy }) => html`<div class="pair">${of.map(([path, label
 
 function PolicyFields({ policy }) {
   return html`<${Fields} of=${basic} policy=${policy} /><details><summary>More settings</summary><${Fields} of=${further} policy=${policy} /></details>
-    <p class="muted small">An empty field takes its default. Durations: 30s, 5m, 1h30m, 30d.</p>`;
+    <p class="muted small">Leave a field empty to use its default. Durations: 30s, 5m, 1h30m, 30d.</p>`;
 }
 
 export function NewTopic({ done }) {
@@ -98,7 +98,7 @@ export function NewTopic({ done }) {
 const defaults = { delivery: "push", callback: { method: "POST" }, serial: false, ack: "response", merge: "reject", if_late: "fire", dedup: "id", format: "plain", answers: "failed" };
 
 export function EditTopic({ t, done }) {
-  return html`<${Action} needs="admin" label="Edit" title=${`Edit ${t.topic}`} verb="Save" wide force=${{ in_use: "Save it anyway: what needs the old value will wait, or keep it." }} run=${async (form) => {
+  return html`<${Action} needs="admin" label="Edit" title=${`Edit ${t.topic}`} verb="Save" wide force=${{ in_use: "Save it anyway. Timers that need the old value will wait." }} run=${async (form) => {
     const patch = changes(form, t.policy);
     if (!Object.keys(patch).length) throw new Error("Nothing is changed.");
     const r = await call("PATCH", topicPath(t.topic) + (form.get("force") ? "?force=true" : ""), patch, { headers: { "If-Match": `"${t.version}"` } });
@@ -107,16 +107,23 @@ export function EditTopic({ t, done }) {
   }}><${PolicyFields} policy=${t.policy} /><//>`;
 }
 
-// Secrets rotates the topic's signing secret: both sign until the receivers know the new one.
-export function Secrets({ t, done }) {
+// What signs calls: the policy's field, the path, and words.
+const signers = {
+  secrets: { path: "secrets", title: "Signing secrets", one: "secret", none: "None: calls are not signed.", once: " The new secret is shown once." },
+  signing_keys: { path: "signing-keys", title: "Signing keys (ed25519)", one: "key", none: "None: calls have no ed25519 signature.", once: " The node keeps the private key. Receivers need the public key, which is shown here." },
+};
+
+// Signers rotates the secrets or the keys of a topic: the old and the new one sign until all
+// receivers know the new one.
+export function Signers({ t, kind, done }) {
+  const { path, title, one, none, once } = signers[kind], list = t.policy[kind] || [], url = `${topicPath(t.topic)}/${path}`;
   const [secret, setSecret] = useState("");
-  const list = t.policy.secrets || [], path = `${topicPath(t.topic)}/secrets`;
-  const act = (verb, words) => async () => { setSecret((await call("POST", `${path}/${verb}`, {})).secret || ""); say(words); done(); };
-  return html`<h3>Signing secrets</h3>${list.length ? html`<ul class="plain">${list.map((s) => html`<li key=${s} class="mono">${s}</li>`)}</ul>` : html`<p class="muted">None: calls are not signed.</p>`}
+  const act = (verb, words) => async () => { setSecret((await call("POST", `${url}/${verb}`, {})).secret || ""); say(words); done(); };
+  return html`<h3>${title}</h3>${list.length ? html`<ul class="plain">${list.map((s) => html`<li key=${s} class="mono">${s}</li>`)}</ul>` : html`<p class="muted">${none}</p>`}
     ${secret && html`<p class="notice warn">Copy the new secret now. It is not shown again: <code>${secret}</code></p>`}
-    <div class="row">${list.length < 3 && html`<${Action} needs="admin" label=${list.length ? "Rotate secret" : "Create secret"} title="Make a new signing secret?" verb="Make secret" run=${act("rotate", "The new secret signs calls.")}>
-      <p>${list.length ? "Calls are signed with the old and the new secret until you finish the rotation." : "From now on, calls are signed."} The new secret is shown once.</p><//>`}
-    ${list.length > 1 && html`<${Action} needs="admin" label="Finish rotation" title="Finish the rotation?" verb="Finish" danger run=${act("finish", "Only the newest secret signs calls.")}><p>Only the newest secret stays. Receivers that do not have it will refuse calls.</p><//>`}</div>`;
+    <div class="row">${list.length < 3 && html`<${Action} needs="admin" label=${`${list.length ? "Rotate" : "Create"} ${one}`} title=${`Create a new signing ${one}?`} verb=${`Create ${one}`} run=${act("rotate", `The new ${one} signs calls.`)}>
+      <p>${list.length ? `Calls are signed with the old and the new ${one} until you finish the rotation.` : "From now on, calls are signed."}${once}</p><//>`}
+    ${list.length > 1 && html`<${Action} needs="admin" label=${`Finish ${one} rotation`} title="Finish the rotation?" verb="Finish" danger run=${act("finish", `Only the newest ${one} signs calls.`)}><p>Only the newest ${one} stays. Receivers that do not have it will refuse calls.</p><//>`}</div>`;
 }
 
 export function DeleteTopic({ t }) {
@@ -124,6 +131,6 @@ export function DeleteTopic({ t }) {
     const r = await call("DELETE", topicPath(t.topic) + (form.get("force") ? "?force=true" : ""), undefined, { headers: { "If-Match": `"${t.version}"` } });
     say(`Topic ${t.topic} deleted.${r.cancelled ? ` ${many(r.cancelled, "timer")} cancelled.` : ""}`);
     location.hash = "#/topics";
-  }} force=${{ in_use: "Delete it anyway: outcomes of the timers that name it are not made.", not_empty: `Cancel its ${many(t.counts.scheduled + t.counts.leased, "timer")} and remove ${many(t.counts.dead, "dead letter")}.` }}>
-    <p>Its policy is removed. A topic that has timers or dead letters (${num(t.counts.scheduled)} and ${num(t.counts.dead)} now) is deleted only if you confirm it.</p><p>This cannot be undone.</p><//>`;
+  }} force=${{ in_use: "Delete it anyway. Topics and timers that send outcomes here will send none.", not_empty: `Cancel its ${many(t.counts.scheduled + t.counts.leased, "timer")} and remove ${many(t.counts.dead, "dead letter")}.` }}>
+    <p>This removes the topic and its policy. It has ${many(t.counts.scheduled, "timer")} and ${many(t.counts.dead, "dead letter")} now. If there are any, you are asked once more.</p><p>This cannot be undone.</p><//>`;
 }

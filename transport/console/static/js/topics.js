@@ -1,6 +1,6 @@
 // All topics, with what waits in them.
 import { get, html, num, span, timerLink, topicLink, useLoad, useState } from "./lib.js";
-import { Badge, Card, Empty, Failed, Pages, Table, Url, usePages } from "./parts.js";
+import { Badge, Card, Empty, Failed, Pages, Spark, Table, Url, usePages } from "./parts.js";
 import { AddTimer } from "./forms.js";
 import { NewTopic } from "./topicform.js";
 
@@ -22,16 +22,17 @@ export const Counts = ({ t }) => {
   return html`${c.ready > 0 ? html` <${Badge} kind="warn">${num(c.ready)} waiting<//>` : ""}${c.dead > 0 ? html` <a href=${`#/dead?topic=${encodeURIComponent(t.topic)}`}><${Badge} kind="bad">${num(c.dead)} dead<//></a>` : ""}${t.paused ? html` <${Badge} kind="warn">paused<//>` : ""}`;
 };
 
-export function TopicTable({ topics, brief }) {
+// TopicTable is brief where late has what of each topic was seen: how long its oldest timer waited.
+export function TopicTable({ topics, late }) {
   const columns = [
     ["Topic", (t) => html`<a href=${topicLink(t.topic)}><b>${t.topic}</b></a>`],
     ["Status", (t) => html`<${Counts} t=${t} />`],
     ["Scheduled", (t) => num(t.counts && t.counts.scheduled), "right"],
     ["Running", (t) => num(t.counts && t.counts.leased), "right"],
-    ["Oldest waiting", (t) => (t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : ""), "right"],
+    ["Oldest waiting", (t) => html`${late && html`<${Spark} values=${late.get(t.topic)} label="How long its oldest timer has waited, since this page was opened" /> `}${t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : ""}`, "right"],
     ["Delivery", (t) => html`<span class="small muted">${policyWords(t)}</span>`],
   ];
-  return html`<${Table} rows=${topics} keyOf=${(t) => t.topic} caption="Topics" columns=${brief ? columns.slice(0, 3) : columns} />`;
+  return html`<${Table} rows=${topics} keyOf=${(t) => t.topic} caption="Topics" columns=${late ? [0, 1, 2, 4].map((i) => columns[i]) : columns} />`;
 }
 
 export const NoTopics = () => html`<${Empty}>No topics yet. Adding a timer creates one:<br /><code>carillon ctl add try --delay 1m --payload '{"hello":"world"}' --callback http://127.0.0.1:7780/</code><//>`;
