@@ -65,6 +65,7 @@ type Log struct {
 
 	written, lost atomic.Int64
 	reopen        atomic.Bool
+	patience      time.Duration // endTime, except in tests
 
 	// Of the goroutine that writes.
 	failing    bool
@@ -79,7 +80,7 @@ func New(c Config) *Log {
 		c.Now = now
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	return &Log{config: c, file: file{path: c.Path, bytes: c.Bytes, files: c.Files}, wake: make(chan struct{}, 1)}
+	return &Log{config: c, file: file{path: c.Path, bytes: c.Bytes, files: c.Files}, wake: make(chan struct{}, 1), patience: endTime}
 }
 
 // Record adds an entry. It does not wait.
@@ -127,7 +128,7 @@ func (l *Log) Run(ctx context.Context) {
 		l.write(ctx)
 	}()
 	<-ctx.Done()
-	over := time.NewTimer(endTime)
+	over := time.NewTimer(l.patience)
 	defer over.Stop()
 	select {
 	case <-done:

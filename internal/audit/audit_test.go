@@ -26,7 +26,9 @@ func newLog(t testing.TB, edit func(*Config)) (*Log, string) {
 	if edit != nil {
 		edit(&c)
 	}
-	return New(c), c.Path
+	l := New(c)
+	l.patience = time.Minute // a busy machine is no disk that hangs
+	return l, c.Path
 }
 
 // run calls f while the log runs, and returns when all entries are written.
@@ -300,14 +302,14 @@ func TestEndLeavesADiskThatStandsStill(t *testing.T) {
 	}
 	var log bytes.Buffer
 	l, _ := newLog(t, func(c *Config) { c.Path, c.Logger = path, slog.New(slog.NewTextHandler(&log, nil)) })
-	begun := time.Now()
+	l.patience = 50 * time.Millisecond
 	run(l, func() {
 		for range 3000 { // more than a pipe has room for
 			l.Record(Entry{Who: "a", Object: strings.Repeat("o", 100)})
 		}
 	})
-	if took := time.Since(begun); took > 10*endTime || !strings.Contains(log.String(), "does not answer") {
-		t.Errorf("it ended after %v: %s", took, log.String())
+	if !strings.Contains(log.String(), "does not answer") {
+		t.Errorf("the log: %s", log.String())
 	}
 	f, err := os.Open(path) // which ends the write
 	if err != nil {

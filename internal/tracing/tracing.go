@@ -55,8 +55,9 @@ type Tracer struct {
 
 	queued         atomic.Int64 // handed to the SDK, and not exported yet
 	exported, lost atomic.Int64
-	logged         atomic.Int64 // Unix ns of the last failure to export that was logged
-	faulted        atomic.Int64 // and of OpenTelemetry's last fault that was
+	logged         atomic.Int64  // Unix ns of the last failure to export that was logged
+	faulted        atomic.Int64  // and of OpenTelemetry's last fault that was
+	patience       time.Duration // stopTime, except in tests
 }
 
 // New makes a tracer; nil if nothing is to be traced. The configuration has been validated.
@@ -65,7 +66,7 @@ func New(cfg Config, log *slog.Logger) *Tracer {
 		return nil
 	}
 	sample, _ := cfg.sample()
-	return &Tracer{cfg: cfg, sample: sample, log: log}
+	return &Tracer{cfg: cfg, sample: sample, log: log, patience: stopTime}
 }
 
 // Run exports spans until the context ends, and then those that wait.
@@ -102,7 +103,7 @@ func (t *Tracer) Run(ctx context.Context) error {
 	t.tracer.Store(&tracer)
 	<-ctx.Done()
 	t.tracer.Store(nil)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.patience)
 	defer cancel()
 	if err := provider.Shutdown(ctx); err != nil {
 		t.log.Warn("not all spans could be exported", "error", err)
