@@ -149,7 +149,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 		return t.createLocked(nowMs, c.Name, *c.Policy, true)
 	case Put:
-		if err := t.refusesOutcomes(c.Policy, old); err != nil {
+		if err := t.refusesOutcomes(c.Name, c.Policy, old); err != nil {
 			return Reply{Topic: old, Err: err}
 		}
 		if old == nil {

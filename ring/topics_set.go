@@ -79,9 +79,13 @@ func (s *topicSet) countNamed(t *timer.Topic, by int) {
 	}
 }
 
-// refusesOutcomes returns why a topic that a policy names for outcomes does not take them; nil:
-// they all do. Those that it named before stay as they are.
-func (s *topicSet) refusesOutcomes(p *timer.Policy, old *timer.Topic) error {
+// refusesOutcomes returns why a topic that a policy names for outcomes does not take them, or why
+// the policy's own topic would no longer take those of others; nil: they all do. What was so before
+// stays as it is.
+func (s *topicSet) refusesOutcomes(own string, p *timer.Policy, old *timer.Topic) error {
+	if p.Serial && (old == nil || !old.Policy.Serial) && (s.named[own] > 0 || old != nil && p.Names(own)) {
+		return timer.ErrNamedSerial
+	}
 	for _, name := range [...]string{p.OnDone, p.OnDead} {
 		if name == "" || old != nil && old.Policy.Names(name) {
 			continue

@@ -231,7 +231,18 @@ func TestTopicsOfOutcomes(t *testing.T) {
 	}
 	do(t, m, Command{Verb: Put, Name: "a", Policy: policy("failed", "failed")})
 	do(t, m, Command{Verb: Put, Name: "b", Policy: policy("", "failed")})
+	if r := do(t, m, Command{Verb: Put, Name: "failed", Policy: &serial}); !errors.Is(r.Err, timer.ErrNamedSerial) {
+		t.Errorf("a topic that others name became serial: %+v", r)
+	}
 	do(t, m, Command{Verb: Put, Name: "failed", Policy: policy("failed", "")}) // its own name does not count
+	itself := *policy("", "failed")
+	itself.Serial = true
+	if r := do(t, m, Command{Verb: Put, Name: "failed", Policy: &itself}); !errors.Is(r.Err, timer.ErrNamedSerial) {
+		t.Errorf("a topic that names itself became serial: %+v", r)
+	}
+	if r := do(t, m, Command{Verb: Put, Name: "serial", Policy: &serial}); r.Err != nil {
+		t.Errorf("a topic that is serial stays so: %+v", r)
+	}
 	closed := Command{Verb: Close, Name: "failed", ID: failed.ID}
 	for range 2 {
 		if r := do(t, m, closed); !errors.Is(r.Err, timer.ErrNamed) {

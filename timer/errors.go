@@ -31,6 +31,8 @@ var (
 	ErrTopicVersion = errors.New("the topic is not at that version")
 	// ErrOutcomeTopic refuses a policy that names a topic which takes no outcomes.
 	ErrOutcomeTopic = errors.New("on_done, on_dead: a topic that exists and is not serial is needed")
+	// ErrNamedSerial refuses to make a topic serial that policies name for their outcomes.
+	ErrNamedSerial = errors.New("serial: policies name the topic in on_done or on_dead, where a serial one may not be; name another there first")
 	// ErrNamed refuses to delete a topic that policies of others name for their outcomes.
 	ErrNamed = errors.New("policies of other topics name the topic in on_done or on_dead")
 )

@@ -42,7 +42,7 @@ var metaFaults = []error{
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
 	ring.ErrTooOld, timer.ErrFeatureLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn, ring.ErrNotGone,
-	timer.ErrTopicVersion, timer.ErrOutcomeTopic, timer.ErrNamed, ring.ErrBadShards, ring.ErrResharding,
+	timer.ErrTopicVersion, timer.ErrOutcomeTopic, timer.ErrNamed, ring.ErrBadShards, ring.ErrResharding, timer.ErrNamedSerial,
 }
 
 // fault is an error with another node's text and a known identity.

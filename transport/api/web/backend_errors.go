@@ -30,6 +30,8 @@ func Fault(err error) *Problem {
 		return Failf(409, "in_use", deletesNamed, err)
 	case errors.Is(err, timer.ErrOutcomeTopic):
 		return Fail(422, UnknownOutcomeTopic, timer.ErrOutcomeTopic.Error())
+	case errors.Is(err, timer.ErrNamedSerial):
+		return Fail(422, UnknownOutcomeTopic, timer.ErrNamedSerial.Error())
 	case errors.Is(err, timer.ErrTopicVersion):
 		return Fail(412, "version_mismatch", "the topic has changed since: it is not at that version")
 	case errors.Is(err, timer.ErrTooManyTopics):
