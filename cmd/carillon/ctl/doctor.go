@@ -302,15 +302,21 @@ func (f *findings) locked(metrics []byte) {
 	}
 }
 
-// stuck is what due timers wait for that does not end by itself, and what to do.
+// stuck is what due timers wait for that mostly does not end by itself, and what to do.
 var stuck = []struct {
-	cause client.WaitCause
-	text  string
+	cause     client.WaitCause
+	grade     grade
+	one, more string // of one timer, of several
 }{
-	{client.WaitNoCallback, "have no URL, nor has their topic: carillon ctl topics set TOPIC callback.url=URL"},
-	{client.WaitRefused, "were refused their receiver's address: allow it (--callback-allow), or change the URL"},
-	{client.WaitZone, "wait for a time zone that the node's release does not know: start the newer release"},
-	{client.WaitLeader, "wait for a leader that may start calls: see its clock, and the other nodes"},
+	{client.WaitNoCallback, wrong, "has no URL, nor has its topic: carillon ctl topics set TOPIC callback.url=URL",
+		"have no URL, nor have their topics: carillon ctl topics set TOPIC callback.url=URL"},
+	{client.WaitRefused, wrong, "was refused its receiver's address: allow it (--callback-allow), or change the URL",
+		"were refused their receivers' addresses: allow them (--callback-allow), or change the URLs"},
+	{client.WaitZone, wrong, "waits for a time zone that the node's release does not know: start the newer release",
+		"wait for time zones that the node's release does not know: start the newer release"},
+	// A leader that may not start calls is a problem that other findings name.
+	{client.WaitLeader, seeTo, "waits for its shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes",
+		"wait for their shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes"},
 }
 
 // waiting lists the due timers of the shards that a node leads wait for what does not come by
@@ -324,7 +330,7 @@ func (f *findings) waiting(node string, metrics []byte) {
 				continue
 			}
 			if _, err := fmt.Sscan(rest, &n); err == nil && n > 0 {
-				f.add(wrong, node, "%s %s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer", "timers"), s.text)
+				f.add(s.grade, node, "%s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer "+s.one, "timers "+s.more))
 			}
 		}
 	}
