@@ -129,7 +129,7 @@ export function span(ms) {
   if (s < 3600) return two(Math.floor(s / 60), "min", s % 60, "s");
   const min = Math.round(s / 60), h = Math.round(s / 3600);
   if (min < 1440) return two(Math.floor(min / 60), "h", min % 60, "min");
-  return two(Math.floor(h / 24), "d", h % 24, "h");
+  return h < 1440 ? two(Math.floor(h / 24), "d", h % 24, "h") : `${num(Math.round(h / 24))} d`;
 }
 
 export function ago(ms, now = Date.now()) {
