@@ -87,6 +87,53 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
+// A token that is revoked while its long poll waits gets no timers, and keeps no leases.
+func TestLongPollOfARevokedToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	const root, worker = "Authorization: Bearer root", "Authorization: Bearer worker"
+	for name, tt := range map[string]struct {
+		then   string // the worker's line
+		status int
+		code   string
+	}{
+		"its line is gone":     {`someone add "jobs"`, 401, web.Unauthorized},
+		"it reaches others":    {`worker add "others"`, 404, web.UnknownTopic},
+		"it may read alone":    {`worker read "jobs"`, 403, web.Forbidden},
+		"the topics are wider": {`worker add "*"`, 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			authFile(t, path, `root add,read,admin "*"`, `worker add "jobs"`)
+			auth, err := LoadAuth(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHarness(t, func(c *Config) { c.Auth = auth })
+			h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"1m"}`, root).want(201)
+			h.do("POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"1m"}`, root).want(201)
+			done := make(chan *reply, 1)
+			go func() { done <- h.do("POST", "/v1/topics/jobs/pull", `{"wait":"60s"}`, worker) }()
+			h.await("it waits", func() bool { return h.server.polls.count() == 1 })
+			authFile(t, path, `root add,read,admin "*"`, tt.then)
+			if err := auth.Reload(); err != nil {
+				t.Fatal(err)
+			}
+			h.advance(time.Hour)
+			var got *reply
+			select {
+			case h.engine.ready <- struct{}{}:
+				got = <-done
+			case got = <-done: // it looked for the first time when the timer was due
+			}
+			if tt.status == 200 {
+				got.want(200).has("timers.0.id", `"a"`)
+				return
+			}
+			got.problem(tt.status, tt.code)
+			h.do("GET", "/v1/topics/jobs/timers/a", "", root).want(200).has("state", `"scheduled"`, "attempts", "0")
+		})
+	}
+}
+
 func TestClaims(t *testing.T) {
 	h := pullHarness(t)
 	h.do("POST", "/v1/topics/jobs/pull", `{"max":2}`).want(200)

@@ -58,6 +58,26 @@ func (rq *Request) Needs(s Scope) *Problem {
 	return Failf(403, Forbidden, "this needs the scope %s; the token has %s", strings.Join(s.Names(), " or "), strings.Join(rq.Who.Scopes.Names(), ", "))
 }
 
+// Recheck refuses a request that has lasted, if the same request would be refused by now: the auth
+// file, or the authorities of clients, may have been read again since it began.
+func (rq *Request) Recheck(s Scope) *Problem {
+	if c := rq.Conn(); c != nil && !c.Trusted() {
+		return Fail(401, Unauthorized, "the client's certificate is of no authority that this node trusts any more")
+	}
+	if rq.Who == nil {
+		return nil
+	}
+	who := rq.Principal(rq.Who.Sum)
+	if who == nil {
+		return Fail(401, Unauthorized, "the token is valid no more")
+	}
+	rq.Who = who
+	if !who.Sees(rq.Topic) {
+		return rq.NotReached()
+	}
+	return rq.Needs(s)
+}
+
 // NotReached is the answer about a topic that is not the token's. It reveals nothing of the topic.
 func (rq *Request) NotReached() *Problem {
 	most := min(len(rq.Who.Topics), 5)
