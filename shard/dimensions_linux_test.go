@@ -308,6 +308,57 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			h.host.TopicsChanged()
 			return max(longest, h.longest())
 		}},
+		growth.Dimension{Name: "timers that are paused", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, nil)
+			h.many(n, func(i int) timer.Command { return timer.Command{Kind: timer.Pause, Topic: 1, ID: fmt.Sprint(i)} })
+			longest := max(h.comesDue(), h.touches())
+			h.calls = 0 // those of the timer that touches adds
+			for i := range n {
+				h.mustSubmit(timer.Command{Kind: timer.Resume, Topic: 1, ID: fmt.Sprint(i)})
+				if i%herdChunk == 0 || i == n-1 {
+					longest = max(longest, h.longest())
+				}
+			}
+			if h.calls != n {
+				t.Errorf("%d calls were made, want %d", h.calls, n)
+			}
+			return longest
+		}},
+		growth.Dimension{Name: "batches that gather", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Batch = &timer.Batch{Max: 100, WaitMs: 500, ByKey: true} }, func(i int, c *timer.Command) {
+				c.ID = fmt.Sprintf("{k%d}", i)
+				ownReceiver(i, c)
+			})
+			longest := max(h.touches(), h.comesDue())
+			if h.hostHarness.calls.batched != n {
+				t.Errorf("%d timers were in calls, want %d", h.hostHarness.calls.batched, n)
+			}
+			return longest
+		}},
+		growth.Dimension{Name: "windows that open at one instant", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, 0, nil, nil)
+			opens := time.UnixMilli(h.due).UTC().Truncate(time.Minute).Add(2 * time.Minute)
+			for i := range n {
+				h.topic(timer.TopicID(i+1), func(t *timer.Topic) { t.Policy.Window = &timer.Window{From: opens.Format("15:04")} })
+			}
+			h.topicsChanged()
+			h.many(n, func(i int) timer.Command {
+				return timer.Command{Kind: timer.Add, Topic: timer.TopicID(i + 1), ID: "x", Spec: &timer.Spec{DueMs: h.due}}
+			})
+			longest := max(h.comesDue(), h.touches())
+			if h.calls != 0 {
+				t.Errorf("%d calls were made before the windows open", h.calls)
+			}
+			h.step(opens.Sub(time.UnixMilli(h.clock.wallMs)) - time.Second)
+			for range 20 {
+				h.step(100 * time.Millisecond)
+				longest = max(longest, h.longest())
+			}
+			if h.calls != n {
+				t.Errorf("%d calls were made, want %d", h.calls, n)
+			}
+			return longest
+		}},
 		growth.Dimension{Name: "timers to pull", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull = true }, nil)
 			longest := h.comesDue()
