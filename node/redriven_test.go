@@ -38,14 +38,16 @@ func TestListOfARedrivenOccurrence(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.redriven("calls", `"attempts":1`, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	r.must(200, "POST", "/v1/topics/calls/timers/s/pause", "")
-	var page struct {
+	type timers struct {
 		Timers []struct {
 			Attempts int
 			Paused   bool
 			Waits    string `json:"waits_for"`
 		}
 	}
+	var page timers
 	until(t, "both are scheduled", func() bool {
+		page = timers{} // a field that an answer lacks would stay as it was
 		if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/calls/timers?state=scheduled", "")), &page); err != nil {
 			t.Fatal(err)
 		}
