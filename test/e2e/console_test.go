@@ -586,6 +586,25 @@ func TestConsoleSearchesAllTopics(t *testing.T) {
 	b.sees("No dead letters.", "Only the first 1,000 topics by name were looked at.")
 }
 
+// TestConsoleFindsEndedTimers: a timer that ended long ago is found in the history, and opens.
+func TestConsoleFindsEndedTimers(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	rec := newReceiver(t, nil)
+	p := serve(t, t.TempDir(), "--test-clock=2027-01-01T00:00:00Z")
+	m := newClient(p)
+	m.must(t, 201, "PUT", "/v1/topics/zoo/timers/long-ago", fmt.Sprintf(`{"delay":"1m","callback":{"url":%q}}`, rec.url()))
+	m.must(t, 201, "PUT", "/v1/topics/ape/timers/later", `{"delay":"300d","callback":{"url":"http://127.0.0.1:9/"}}`)
+	m.must(t, 200, "POST", "/v1/clock", `{"advance":"2h"}`)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/search?q=long-ago")
+	b.sees("No timer has this label, or an id that begins with this.")
+	b.click("Search the history for this id")
+	b.awaitTrue("the timer opens", `location.hash === '#/topics/zoo/timers/long-ago'`)
+	b.sees("Done: called at", "Ended")
+	b.content()
+}
+
 // TestConsoleSaysThatAnUpgradeWaits: after an upgrade the cluster page shows how to finalize it,
 // until that is done.
 func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {

@@ -51,7 +51,7 @@ export function Receivers() {
     ${data && data.missing && data.missing.length > 0 && html`<p class="notice warn">No answer from ${data.missing.join(", ")}. Their calls are missing here.</p>`}
     <${Card}>${loading && !data ? html`<p class="muted">Loading …</p>` : list.length ? html`<${Table} rows=${list} keyOf=${(r) => r.destination} caption="Receivers" columns=${[
       ["Receiver", (r) => html`<b><${Url}>${r.destination}<//></b>`],
-      ["State", (r) => html`<${Badge} kind=${health(r)[0]}>${health(r)[1]}<//><div class="small">${health(r)[2]}</div>${r.since_ms && r.state !== "closed" ? html`<div class="small muted">since ${ago(r.since_ms)}${r.nodes && r.nodes.length ? ` at ${r.nodes.join(", ")}` : ""}</div>` : ""}`],
+      ["State", (r) => html`<${Badge} kind=${health(r)[0]}>${health(r)[1]}<//><div class="small">${health(r)[2]}</div>${r.since_ms && r.state !== "closed" ? html`<div class="small muted">for ${span(Math.max(0, Date.now() - r.since_ms))}${r.nodes && r.nodes.length ? ` on ${r.nodes.join(", ")}` : ""}</div>` : ""}`],
       ["Waiting", (r) => num(r.waiting), "right"],
       ["Running", (r) => num(r.calls), "right"],
       ["Response time", (r) => (r.latency_ms === undefined ? "–" : span(r.latency_ms)), "right"],

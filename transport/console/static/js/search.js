@@ -44,6 +44,8 @@ const Found = ({ timers }) => html`<${Table} rows=${timers} keyOf=${(t) => t.uid
 function Ended({ q }) {
   const [asked, progress] = useState(0);
   const { data, error, again } = useLoad((signal) => findEnded(q, signal, progress), [q]);
+  const only = data && data.found.length === 1 && timerLink(data.found[0].topic, data.found[0].id);
+  useEffect(() => { if (only) location.replace(only); }, [only]);
   if (error) return html`<${Failed} error=${error} again=${again} />`;
   if (!data) return html`<p class="muted">Searching the history … ${num(asked)} topics so far.</p>`;
   return data.found.length ? html`<${Found} timers=${data.found} />` : html`<${Empty}>The history of ${num(data.asked)} topics has no timer with this id.<//>`;
