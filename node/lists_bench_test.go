@@ -37,6 +37,7 @@ func BenchmarkLists(b *testing.B) {
 	fill("held", 10_000, `"at_ms":1700000%06d`)
 	measured(b, n, "page", "GET", "/v1/topics/listed/timers?limit=100", "")
 	measured(b, n, "prefix", "GET", "/v1/topics/listed/timers?limit=100&id_prefix=7-", "")
+	measured(b, n, "every", "GET", "/v1/timers?limit=100&id_prefix=7-", "")
 	measured(b, n, "waiting", "GET", "/v1/topics/held/timers?limit=100", "")
 	measured(b, n, "dead", "GET", "/v1/topics/listed/dead?limit=100", "")
 	measured(b, n, "topic", "GET", "/v1/topics/listed", "")
