@@ -208,6 +208,11 @@ func TestCalls(t *testing.T) {
 		{"patch topic", func(c *Client) (any, error) {
 			return c.PatchTopic(ctx, "o", PolicyPatch{Set: Policy{History: 24 * time.Hour, Retry: &Retry{MaxAttempts: 5}}, Reset: []string{"window", "retry.jitter"}}, TopicCondition{})
 		}, `PATCH /v1/topics/o {"history":"24h0m0s","retry":{"jitter":null,"max_attempts":5},"window":null}`, `{"topic":"o"}`, ""},
+		{"put topic, dry run", func(c *Client) (any, error) {
+			return c.PutTopicIf(ctx, "o", Policy{}, TopicCondition{Force: true, DryRun: true})
+		}, `PUT /v1/topics/o?dry_run=true&force=true {}`, `{"topic":"o","action":"change","changes":[{"field":"serial","from":true,"to":false}]}`, ""},
+		{"add that is late", func(c *Client) (any, error) { return c.DryAdd(ctx, "o", Spec{At: time.Unix(1577836800, 0)}) },
+			`POST /v1/topics/o/timers?dry_run=true {"at":"2020-01-01T00:00:00Z"}`, `{"topic":"o","id":"a","late_by_ms":61000}`, ""},
 		{"rotate", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "whsec_x") }, `POST /v1/topics/o/secrets/rotate {"secret":"whsec_x"}`,
 			`{"topic":"o","secrets":["sha256:1","sha256:2"]}`, `{"topic":"o","secret":"","secrets":["sha256:1","sha256:2"]}`},
 		{"rotate to one of the node's", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "") }, `POST /v1/topics/o/secrets/rotate {}`, `{"secret":"whsec_x"}`, ""},

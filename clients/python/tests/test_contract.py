@@ -171,6 +171,7 @@ class Contract(unittest.TestCase):
         series: Any = {"repeat": {"cron": "0 8 * * 1-5", "zone": "Europe/Berlin"}}
         self.assertEqual(len(c.dry_add("orders", series)["next"]), 5)
         self.assertEqual(c.dry_put("orders", "dry", {"delay": "1h"})["id"], "dry")
+        self.assertGreater(c.dry_add("orders", {"at": "2020-01-01T00:00:00Z"})["late_by_ms"], 60_000)
         with self.refused("unknown_timer"):
             c.get("orders", "dry")
         c.put("orders", "series", series)

@@ -118,6 +118,7 @@ test("rehearsals change nothing", async () => {
   const series = { repeat: { cron: "0 8 * * 1-5", zone: "Europe/Berlin" } };
   assert.equal((await client.dryAdd("orders", series)).next?.length, 5);
   assert.equal((await client.dryPut("orders", "dry", { delay: "1h" })).id, "dry");
+  assert.ok((await client.dryAdd("orders", { at: "2020-01-01T00:00:00Z" })).late_by_ms! > 60_000);
   await assert.rejects(client.get("orders", "dry"), refused("unknown_timer"));
   await client.put("orders", "series", series);
   assert.equal((await client.get("orders", "series", { next: 3 })).next?.length, 3);
