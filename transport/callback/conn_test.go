@@ -135,7 +135,7 @@ func TestLongBody(t *testing.T) {
 		r := receive(t, script)
 		p := startPool(t, Config{Policy: local})
 		req := post(r.url)
-		req.Body = make([]byte, 32<<20)
+		req.Body, req.Timeout = make([]byte, 32<<20), 10*patience // a second of work under the race detector
 		out := callOnce(t, p, req)
 		ok := false
 		for _, prefix := range want {
