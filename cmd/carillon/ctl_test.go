@@ -280,6 +280,16 @@ func TestCtl(t *testing.T) {
 			err: []string{"x was there already; the add was merged into it\n"},
 		},
 		{
+			name: "add that is collected", args: []string{"add", "t", "--id", "x", "--delay", "1s", "--merge", "collect", "--payload", "3"}, replies: ok(strings.Replace(oneTimer, "{", `{"merged":true,"collected":3,`, 1)),
+			asked: []string{`POST /v1/topics/t/timers {"id":"x","merge":"collect","delay":"1s","payload":3}`}, out: []string{"scheduled"},
+			err: []string{"x was there already; the add was merged into it: its array has 3 payloads\n"},
+		},
+		{
+			name: "add that begins an array", args: []string{"add", "t", "--id", "x", "--delay", "1s", "--merge", "collect", "--payload", "3", "--json"}, replies: []reply{{status: 201, body: strings.Replace(oneTimer, "{", `{"collected":1,`, 1)}},
+			asked: []string{`POST /v1/topics/t/timers {"id":"x","merge":"collect","delay":"1s","payload":3}`}, out: []string{`"collected":1`},
+			err: []string{"x: its array has 1 payload\n"},
+		},
+		{
 			name: "add with key and id", args: []string{"add", "t", "--key", "ann", "--id", "2", "--delay", "1s"}, replies: []reply{{status: 201, body: oneTimer}},
 			asked: []string{`POST /v1/topics/t/timers {"id":"{ann}2","key":"ann","delay":"1s"}`}, out: []string{"x"},
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -11,8 +12,11 @@ func parseClock(text string) (time.Time, error) {
 		return time.Now(), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil || at.IsZero() {
-		return at, errors.New(`now, or an RFC 3339 time like 2026-01-01T00:00:00Z, is expected`)
+	switch {
+	case err != nil:
+		return at, fmt.Errorf("%q is not a time: give now, or RFC 3339 with a zone, as in 2026-01-01T00:00:00Z", text)
+	case at.IsZero(): // which stands for no test clock
+		return at, errors.New(text + " is out of 1970–9999")
 	}
 	return at, nil
 }

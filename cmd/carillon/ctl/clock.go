@@ -3,6 +3,7 @@ package ctl
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"carillon/client"
@@ -29,6 +30,9 @@ carillon ctl clock --to 2027-01-01T00:00:00Z`
 }
 
 func (c *clockCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	if strings.HasPrefix(c.Advance, "-") {
+		return terminal.Usagef("--advance: the clock never goes back: for an earlier time start a node with another --data")
+	}
 	r := client.Request{Method: http.MethodGet, Path: client.Path("clock")}
 	o := &object{}
 	o.text("advance", c.Advance)

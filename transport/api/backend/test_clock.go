@@ -30,7 +30,7 @@ type ClockMoved struct {
 
 // Errors of TestClock.Move.
 var (
-	ErrClockPast  = errors.New("the clock has passed this time, and never goes back")
+	ErrClockPast  = errors.New("the clock has passed this time, and never goes back: for an earlier time start a node with another --data")
 	ErrClockEnd   = errors.New("the clock ends with the year 9999")
 	ErrClockWaits = errors.New("the clock was not moved") // the reason follows
 )

@@ -21,3 +21,13 @@ func TestNamedTopicIsNotDeleted(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestOutcomeTopicIsNeverSerial: a serial topic is not named for outcomes, and one that is named does
+// not become serial: with one code, and the way out.
+func TestOutcomeTopicIsNeverSerial(t *testing.T) {
+	for err, says := range map[error]string{timer.ErrOutcomeTopic: "not serial", timer.ErrNamedSerial: "name another there first"} {
+		if p := Fault(err); p.Status != 422 || p.Code != UnknownOutcomeTopic || !strings.Contains(p.Detail, says) {
+			t.Errorf("%v: %+v", err, p)
+		}
+	}
+}
