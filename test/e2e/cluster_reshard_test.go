@@ -507,14 +507,14 @@ func TestConsoleGrowsShards(t *testing.T) {
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/cluster")
 	b.click("More shards")
-	b.sees("More shards?", "There are 4 shards.", "There is no way back to fewer.")
+	b.sees("More shards?", "There are 4 shards.", "The number of shards cannot be reduced later.")
 	b.choose("8")
 	b.click("Preview")
-	b.sees("are written and sent", "replicas move afterwards")
+	b.sees("This writes and sends about", "Afterwards, ")
 	b.click("Grow")
 	b.sees("The number of shards grows to 8.")
 	b.awaitTrue("the new shards are there", `document.querySelectorAll('table')[1].rows.length === 9`)
-	b.awaitTrue("nothing grows any more", `!/The number of shards grows from/.test(document.body.innerText)`)
+	b.awaitTrue("nothing grows any more", `!/The cluster grows from/.test(document.body.innerText)`)
 	b.content()
 }
 

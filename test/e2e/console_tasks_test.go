@@ -18,16 +18,15 @@ func TestConsoleOperatorTasks(t *testing.T) {
 	c := newCluster(t, 3)
 	m := c.all()[0].client
 	well, repaired := newReceiver(t, nil), newReceiver(t, nil)
-	sick := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
-		status := 500
-		if strings.HasPrefix(r.Header.Get("Carillon-Timer"), "gone-") {
-			status = 410
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "boom: db down")
-	})
+	answers := func(status int) *receiver {
+		return newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "boom: db down")
+		})
+	}
+	sick, gone := answers(500), answers(410)
 	m.must(t, 201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":2,"window":"10s","open":"10m"},"retry":{"max_attempts":20,"min_backoff":"100ms","max_backoff":"200ms"}}`, sick.url()))
-	m.must(t, 201, "PUT", "/v1/topics/mail", fmt.Sprintf(`{"callback":{"url":%q}}`, sick.url()))
+	m.must(t, 201, "PUT", "/v1/topics/mail", fmt.Sprintf(`{"callback":{"url":%q}}`, gone.url()))
 	m.must(t, 201, "PUT", "/v1/topics/invoices", fmt.Sprintf(`{"callback":{"url":%q}}`, well.url()))
 	for i := range 5 {
 		m.must(t, 201, "PUT", fmt.Sprint("/v1/topics/orders/timers/order-", i), `{"delay":"0s","payload":{"order":77}}`)
