@@ -83,9 +83,7 @@ func TestThousandTopics(t *testing.T) {
 	eachOf(topics, func(i int) {
 		for k := range each {
 			body := fmt.Sprintf(`{"id":"t%d","delay":"%dms","payload":%d,"callback":{"url":%q}}`, k, 100+i%50, i, rec.URL)
-			if code, got := n.call("POST", fmt.Sprintf("/v1/topics/topic-%d/timers", i), body); code != 201 {
-				t.Errorf("topic %d: %d %s", i, code, got)
-			}
+			n.insist("POST", fmt.Sprintf("/v1/topics/topic-%d/timers", i), body) // a busy machine may refuse some by 503 first
 		}
 	})
 	rec.await(t, topics*each)
