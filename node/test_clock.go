@@ -155,6 +155,8 @@ func (t *testClock) Move(ctx context.Context, m backend.ClockMove) (backend.Cloc
 		return backend.ClockMoved{}, backend.ErrClockPast
 	case toMs > lastTestTime.UnixMilli():
 		return backend.ClockMoved{}, backend.ErrClockEnd
+	case toMs > t.LastMs():
+		return backend.ClockMoved{}, backend.ErrClockFar
 	}
 	if err := t.core.mayCall(ctx); err != nil {
 		return backend.ClockMoved{}, err

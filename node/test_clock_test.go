@@ -123,6 +123,28 @@ func TestClockStandsStill(t *testing.T) {
 	}
 }
 
+// TestClockGoesNoFurtherThanALeaseCanTell: the time that leases are measured by is a Duration since
+// the process's start. Beyond it nothing would settle, and no request would be answered.
+func TestClockGoesNoFurtherThanALeaseCanTell(t *testing.T) {
+	r := start(t, t.TempDir(), withTestClock)
+	for _, body := range []string{`{"to":"2400-01-01T00:00:00Z"}`, `{"to":"9999-12-31T00:00:00Z"}`} {
+		if code, text := r.call("POST", "/v1/clock", body); code != 400 || !strings.Contains(text, `"code":"bad_time"`) {
+			t.Fatalf("%s: %d %s", body, code, text)
+		}
+	}
+	r.move(`{"to":"2200-01-01T00:00:00Z"}`)
+	for _, body := range []string{`{"to":"2319-01-01T00:00:00Z"}`, `{"advance":"1051200h"}`} {
+		if code, text := r.call("POST", "/v1/clock", body); code != 400 || !strings.Contains(text, "292 years") {
+			t.Fatalf("%s: %d %s", body, code, text)
+		}
+	}
+	receiver := newCalled(t)
+	r.move(`{"to":"2318-01-01T00:00:00Z"}`)
+	r.ask("PUT", "/v1/topics/a/timers/late", fmt.Sprintf(`{"delay":"1h","callback":{"url":%q}}`, receiver.URL))
+	r.move(`{"advance":"1h"}`)
+	wantCalls(t, receiver.take(), "late 2318-01-01T01:00:00Z")
+}
+
 // TestRetriesByTestClock: backoff, breaker and the end of all attempts are in the clock's time.
 func TestRetriesByTestClock(t *testing.T) {
 	receiver := newCalled(t)

@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -20,7 +21,12 @@ func NewManual(machine *Keeper, ms int64) *Manual {
 	return m
 }
 
-// MoveTo sets the clock to ms. It has one caller at a time. It does not move the clock back.
+// LastMs is the latest time that the clock can show, 292 years after its beginning: Lease has no
+// place for more.
+func (m *Manual) LastMs() int64 { return m.beganMs + int64(math.MaxInt64/time.Millisecond) }
+
+// MoveTo sets the clock to ms, at most to LastMs. It has one caller at a time. It does not move
+// the clock back.
 func (m *Manual) MoveTo(ms int64) { m.nowMs.Store(max(ms, m.nowMs.Load())) }
 
 // Look reads the clock, which is always trusted. Lease is what the clock has been moved by.

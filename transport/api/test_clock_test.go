@@ -55,8 +55,9 @@ func TestClockIsReadAndMoved(t *testing.T) {
 	h.do("POST", clockPath, "").problem(400, web.BadJSON)
 	clock.fault = backend.ErrClockPast
 	h.do("POST", clockPath, `{"advance":"1h"}`).problem(409, "clock_past")
-	clock.fault = backend.ErrClockEnd
-	h.do("POST", clockPath, `{"advance":"1h"}`).problem(400, web.BadTime)
+	for _, clock.fault = range []error{backend.ErrClockEnd, backend.ErrClockFar} {
+		h.do("POST", clockPath, `{"advance":"1h"}`).problem(400, web.BadTime)
+	}
 	clock.fault = fmt.Errorf("%w: no key", backend.ErrClockWaits)
 	if r := h.do("POST", clockPath, `{"advance":"1h"}`).problem(503, web.Unavailable); !strings.Contains(r.body, "no key") {
 		t.Error(r.body)

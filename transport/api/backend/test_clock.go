@@ -32,5 +32,6 @@ type ClockMoved struct {
 var (
 	ErrClockPast  = errors.New("the clock has passed this time, and never goes back: for an earlier time start a node with another --data")
 	ErrClockEnd   = errors.New("the clock ends with the year 9999")
+	ErrClockFar   = errors.New("the clock goes no further than 292 years from where it was when the node started")
 	ErrClockWaits = errors.New("the clock was not moved") // the reason follows
 )

@@ -61,7 +61,7 @@ func MoveClock(rq *web.Request) *web.Problem {
 	switch {
 	case errors.Is(err, backend.ErrClockPast):
 		return web.Fail(409, "clock_past", err.Error())
-	case errors.Is(err, backend.ErrClockEnd):
+	case errors.Is(err, backend.ErrClockEnd), errors.Is(err, backend.ErrClockFar):
 		return web.Bad(web.BadTime, err.Error())
 	case errors.Is(err, backend.ErrClockWaits):
 		return web.Fail(503, web.Unavailable, err.Error())
