@@ -80,6 +80,19 @@ func TestScores(t *testing.T) {
 	}
 }
 
+// TestScoreBefore1973: the hint names another unit than the one that was taken.
+func TestScoreBefore1973(t *testing.T) {
+	for unit, want := range map[string]string{
+		"ms": "score 1764237600 is before 1973: are these seconds (--unit s), or no Unix times?",
+		"s":  "score 17642376 is before 1973: is it no Unix time?",
+	} {
+		score := map[string]string{"ms": "1764237600", "s": "17642376"}[unit]
+		if _, err := (&redisCmd{Unit: unit}).moment(score); err == nil || err.Error() != want {
+			t.Errorf("--unit %s: %v", unit, err)
+		}
+	}
+}
+
 func TestTasksOfAsynq(t *testing.T) {
 	text := func(field uint64, s string) []byte {
 		return append(binary.AppendUvarint(binary.AppendUvarint(nil, field<<3|2), uint64(len(s))), s...)

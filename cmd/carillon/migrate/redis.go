@@ -129,13 +129,18 @@ func (r *redisCmd) moment(score string) (int64, error) {
 	switch {
 	case math.IsNaN(at) || at > maxMoment:
 		return 0, fmt.Errorf("score %s is far ahead: are these milliseconds (--unit ms)?", score)
+	case at > 0 && at < web.LeastMs && r.Unit == "s":
+		return 0, fmt.Errorf("score %s is before 1973: %w", score, errNoTime)
 	case at > 0 && at < web.LeastMs:
 		return 0, fmt.Errorf("score %s is before 1973: %w", score, errSeconds)
 	}
 	return int64(math.Ceil(max(at, 0) - 0.001)), nil // a float of today is exact to 0.0003 ms
 }
 
-var errSeconds = errors.New("are these seconds (--unit s), or no Unix times?")
+var (
+	errSeconds = errors.New("are these seconds (--unit s), or no Unix times?")
+	errNoTime  = errors.New("is it no Unix time?")
+)
 
 // maxMoment is the year 2286: as seconds it has ten digits.
 const maxMoment = 1e13
