@@ -836,3 +836,22 @@ func TestConsoleIsReadable(t *testing.T) {
 	b.awaitTrue("the search is reached", "document.activeElement.name === 'q'")
 	b.content()
 }
+
+// TestConsoleShowsAddsThatAreTaken: the command that a topic's page shows for a first timer fits
+// the topic. A topic that is pulled refuses a callback, and one with a URL needs none.
+func TestConsoleShowsAddsThatAreTaken(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	m.must(t, 201, "PUT", "/v1/topics/plain", `{}`)
+	m.must(t, 201, "PUT", "/v1/topics/pulled", `{"delivery":"pull"}`)
+	m.must(t, 201, "PUT", "/v1/topics/pushed", `{"callback":{"url":"http://127.0.0.1:9/"}}`)
+	b.size(1280, 1000, "light")
+	for topic, callback := range map[string]bool{"plain": true, "pulled": false, "pushed": false} {
+		b.open(p.url + "/#/topics/" + topic)
+		b.sees("To add one: carillon ctl add "+topic+" --delay", "To add a timer: carillon ctl add "+topic+" --delay")
+		b.awaitTrue(topic+": a callback where one is needed",
+			fmt.Sprintf(`[...document.querySelectorAll('main code')].filter((c) => c.innerText.startsWith('carillon ctl add ')).every((c) => c.innerText.includes('--callback') === %v)`, callback))
+	}
+}

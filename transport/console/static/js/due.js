@@ -1,5 +1,5 @@
 // Upcoming timers: a histogram of the next hour, night, day, month, quarter or year.
-import { clock, get, html, many, num, span, useLoad, useMemo, useState } from "./lib.js";
+import { addCommand, clock, get, html, many, num, span, useLoad, useMemo, useState } from "./lib.js";
 import { Card, Chart, Empty, Failed, Figure, Table } from "./parts.js";
 
 // morning is the next six o'clock, here, that is an hour away at least.
@@ -24,13 +24,13 @@ function useDue(topic, spanMs, most, every, end) {
 
 const dueSeries = [{ label: "timers", color: "--accent" }];
 
-export function DueChart({ spanMs, buckets, topic, tall, loaded }) {
+export function DueChart({ spanMs, buckets, topic, policy, tall, loaded }) {
   const own = loaded ? {} : useDue(topic, spanMs, buckets, 15000);
   const { data, error } = loaded || own;
   const points = useMemo(() => (data ? [data.counts.map((_, i) => (data.from_ms + i * data.bucket_ms) / 1000), data.counts] : [[], []]), [data]);
   if (error && !data) return html`<${Failed} error=${error} />`;
   const total = data ? data.counts.reduce((a, b) => a + b, 0) : 0;
-  if (data && total === 0) return html`<${Empty}>No timers are due by ${clock(data.until_ms).slice(0, -4)}.${data.later ? ` ${many(data.later, "timer is", "timers are")} due later.` : html`<br />To add a timer: <code>carillon ctl add ${topic || "try"} --delay 5m --callback http://127.0.0.1:7780/</code>`}<//>`;
+  if (data && total === 0) return html`<${Empty}>No timers are due by ${clock(data.until_ms).slice(0, -4)}.${data.later ? ` ${many(data.later, "timer is", "timers are")} due later.` : html`<br />To add a timer: <code>${addCommand(topic || "try", policy)}</code>`}<//>`;
   return html`<${Chart} data=${points} series=${dueSeries} bars tall=${tall} label=${`${many(total, "timer")} to come`} />
     ${data && html`<p class="muted small">${many(total, "timer")}, ${span(data.bucket_ms)} per bar${data.overdue ? `; ${num(data.overdue)} overdue` : ""}${data.shards_counted < data.shards ? `; ${data.shards - data.shards_counted} of ${data.shards} shards could not be counted` : ""}.</p>`}`;
 }

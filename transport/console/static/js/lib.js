@@ -78,6 +78,9 @@ export const topicPath = (topic) => `/v1/topics/${enc(topic)}`;
 export const timerPath = (topic, id) => `/v1/topics/${enc(topic)}/timers/${enc(id)}`;
 export const topicLink = (topic, more) => `#/topics/${enc(topic)}${query(more)}`;
 export const timerLink = (topic, id) => `#/topics/${enc(topic)}/timers/${enc(id)}`;
+// addCommand is the command that adds a timer to a topic with this policy. A topic that is pulled
+// refuses a callback, and one with a URL needs none.
+export const addCommand = (topic, { delivery, callback } = {}, more = "") => `carillon ctl add ${topic} --delay 5m${more}${delivery === "pull" || (callback && callback.url) ? "" : " --callback http://127.0.0.1:7780/"}`;
 
 // useLoad asks for something, again whenever deps change, and every so many ms while the page is
 // looked at. An older answer never replaces a newer one.

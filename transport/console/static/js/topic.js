@@ -1,5 +1,5 @@
 // One topic: its policy, what waits in it, and what can be done with it.
-import { call, clock, get, html, many, may, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
+import { addCommand, call, clock, get, html, many, may, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
 import { Action, Badge, Card, Empty, Failed, Figure, Labels, Pages, say, State, Table, Url, usePages, Waits, waits, When } from "./parts.js";
 import { AddTimer, Bulk } from "./forms.js";
 import { DueChart } from "./due.js";
@@ -26,7 +26,7 @@ function filterWords(topic, f, labels) {
   return `All ${states} of topic ${topic}${more.length ? ` ${more.join(", ")}` : ""}.`;
 }
 
-function Timers({ topic, params, version, changed }) {
+function Timers({ topic, policy, params, version, changed }) {
   const [filter, set] = useState({ state: params.state || "scheduled,leased", id_prefix: params.id_prefix || "", label: params.label || "", due_from: params.due_from, due_to: params.due_to });
   const pages = usePages(), { cursor } = pages, labels = filter.label ? filter.label.split(/[\s,]+/) : undefined;
   const change = (name) => (e) => { pages.reset(); set({ ...filter, [name]: e.target.value.trim() }); };
@@ -38,7 +38,7 @@ function Timers({ topic, params, version, changed }) {
       <label class="field">Labels <input name="label" value=${filter.label} spellcheck="false" onInput=${change("label")} /></label>
       ${filter.due_from && html`<button onClick=${() => { pages.reset(); set({ ...filter, due_from: undefined, due_to: undefined }); }}>Any due time</button>`}</div>
     <${Failed} error=${error} again=${again} />
-    ${data && (data.timers.length ? html`<${TimerTable} timers=${data.timers} />` : html`<${Empty}>No timers match. To add one: <code>carillon ctl add ${topic} --delay 5m --payload '{"n":1}' --callback http://127.0.0.1:7780/</code><//>`)}
+    ${data && (data.timers.length ? html`<${TimerTable} timers=${data.timers} />` : html`<${Empty}>No timers match. To add one: <code>${addCommand(topic, policy, ` --payload '{"n":1}'`)}</code><//>`)}
     ${data && html`<${Pages} pages=${pages} next=${data.next_cursor} />`}
     ${data && data.timers.length > 0 && filter.state === "scheduled,leased" && html`<${Bulk} topic=${topic} filter=${{ ...filter, label: labels, due_from: filter.due_from && Number(filter.due_from), due_to: filter.due_to && Number(filter.due_to) }} words=${filterWords(topic, filter, labels)} done=${() => { again(); changed(); }} />`}<//>`;
 }
@@ -90,8 +90,8 @@ export function Topic({ topic, params }) {
     <div class="figures"><${Figure} value=${c.scheduled} name="scheduled" /><${Figure} value=${c.ready} name="due and waiting" /><${Figure} value=${c.leased} name="running" />
       <${Figure} value=${c.dead} name="dead letters" href=${`#/dead${query({ topic })}`} /><${Figure} value=${t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : "–"} name="oldest waiting" /></div>
     ${c.waiting && html`<p class="muted">Waiting: ${waitWords(c.waiting)}.</p>`}
-    <${Timers} topic=${topic} params=${params} version=${version} changed=${again} />
-    <div class="cards"><${Card} title="Due in the next hour" side=${html`<a href=${`#/due${query({ topic })}`}>more</a>`}><${DueChart} topic=${topic} spanMs=${3600000} buckets=${60} /><//>
+    <${Timers} topic=${topic} policy=${t.policy} params=${params} version=${version} changed=${again} />
+    <div class="cards"><${Card} title="Due in the next hour" side=${html`<a href=${`#/due${query({ topic })}`}>more</a>`}><${DueChart} topic=${topic} policy=${t.policy} spanMs=${3600000} buckets=${60} /><//>
       <${Card} title="Policy"><dl class="facts">${sentences(t.policy).map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl>
         <${Signers} t=${t} kind="secrets" done=${added} /><${Signers} t=${t} kind="signing_keys" done=${added} /><details><summary>Policy as JSON</summary><pre>${JSON.stringify(t.policy, null, 2)}</pre></details><//></div>
     ${live ? html`<${Events} params=${{ topic }} title="Live events" />` : html`<div><button onClick=${() => setLive(true)}>Show live events of ${topic}</button></div>`}
