@@ -855,3 +855,19 @@ func TestConsoleShowsAddsThatAreTaken(t *testing.T) {
 			fmt.Sprintf(`[...document.querySelectorAll('main code')].filter((c) => c.innerText.startsWith('carillon ctl add ')).every((c) => c.innerText.includes('--callback') === %v)`, callback))
 	}
 }
+
+// TestConsoleExplainsNames: a name that a topic cannot have is refused in the form, with the rule.
+func TestConsoleExplainsNames(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/topics")
+	b.click("New topic")
+	b.fill("topic", "bad name")
+	b.click("Create")
+	b.sees("Name: 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+	b.fill("topic", "good-name")
+	b.click("Create")
+	b.sees("Topic good-name created.")
+}

@@ -85,6 +85,8 @@ function PolicyFields({ policy }) {
 export function NewTopic({ done }) {
   return html`<${Action} needs="admin" label="New topic" title="New topic" verb="Create" wide run=${async (form) => {
     const topic = form.get("topic").trim(), path = topicPath(topic);
+    // The server refuses some characters as a path's before it looks at the name.
+    if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(topic)) throw new Error("Name: 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit");
     const taken = await get(path).then(() => true, (e) => { if (e.status === 404) return false; throw e; });
     if (taken) throw new Error(`There is a topic ${topic} already. Open it to edit its policy.`);
     await call("PUT", path, withoutNulls(changes(form, defaults)));
