@@ -73,7 +73,7 @@ func (c *compaction) sweepTopic(q *topicQueue) {
 		c.keys.prune(q)
 	}
 	c.keys.forgetRested(q, pruneBudget)
-	if len(q.dests)+len(q.moving)+len(q.keys)+q.timers == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() {
+	if len(q.dests)+len(q.moving)+len(q.keys)+q.dueOrder.Len() == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() {
 		c.topics.forgetTopic(q)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"carillon/timer"
 )
 
-// counts checks the counts of topic 1 against a walk over its timers: how many are due and wait, and
-// for what each of them waits. With roughly, the reasons that depend on the receiver count as one.
+// counts checks the counts of topic 1 against a walk over its timers: how many are due and wait,
+// since when the oldest of them does, and for what each of them waits. With roughly, the reasons that depend on the receiver count as one.
 func (r *replica) counts(doing string, roughly bool) {
 	r.t.Helper()
 	var want, got timer.Waiting
-	var ready int64
+	var ready, oldest int64
 	for h := timer.Handle(1); h <= r.table.LastHandle(); h++ {
 		d := r.table.Due(h)
 		f := r.leases.byTimer[h]
@@ -33,6 +33,7 @@ func (r *replica) counts(doing string, roughly bool) {
 		}
 		if in <= 0 && !d.Paused && !d.Behind {
 			ready++
+			oldest = max(oldest, -in)
 		}
 	}
 	var sums [1]timer.Counts
@@ -46,6 +47,9 @@ func (r *replica) counts(doing string, roughly bool) {
 				w[cause] = 0
 			}
 		}
+	}
+	if sums[0].OldestOverdueMs != oldest {
+		r.t.Fatalf("%s: the oldest has waited for %d ms, want %d", doing, sums[0].OldestOverdueMs, oldest)
 	}
 	if sums[0].Ready != ready || got != want {
 		text := ""
@@ -184,6 +188,37 @@ func TestChangedTimersCountOnce(t *testing.T) {
 			var sums [1]timer.Counts
 			if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Ready != 10 {
 				t.Errorf("%d ready", sums[0].Ready)
+			}
+		})
+	}
+}
+
+// TestOldestWaitsForItsKey: the time that the oldest timer has waited counts those that wait for the
+// next attempt of another of their key.
+func TestOldestWaitsForItsKey(t *testing.T) {
+	for name, k := range map[string]*timer.PerKey{
+		"serial": nil, "concurrency": {Concurrency: 1}, "rate": {Rate: rate(0.0001, 1)}, "fair": {Concurrency: 1, Fair: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, func(p *timer.Policy) {
+				p.PerKey, p.Serial, p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs = k, k == nil, 10, 3_600_000, 3_600_000
+			})
+			for i := range 5 {
+				r.add(fmt.Sprintf("{all}%d", i), int64(i))
+			}
+			r.pass(10 * time.Millisecond)
+			for hours := range 5 {
+				var sums [1]timer.Counts
+				r.Count([]timer.TopicID{1}, sums[:])
+				if n := sums[0]; n.Ready == 0 || n.OldestOverdueMs < int64(hours)*3_600_000 {
+					t.Fatalf("after %d hours: %d wait, the oldest for %d ms", hours, n.Ready, n.OldestOverdueMs)
+				}
+				r.counts(name, false)
+				if len(r.calls) > 0 && hours == 0 {
+					r.end(delivery.Outcome{Status: 500})
+				}
+				r.pass(time.Hour)
 			}
 		})
 	}

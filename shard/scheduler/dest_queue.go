@@ -257,7 +257,7 @@ func (tq *topicQueues) returnPermits(n *destQueue) {
 func (tq *topicQueues) queueIn(n *destQueue, e entry) {
 	n.put(e, tq.now.WallMs)
 	if tq.current(e) {
-		tq.table.WaitIn(e.handle, n)
+		tq.table.WaitIn(e.handle, n, e.dueMs)
 	}
 	tq.update(n)
 	tq.join(n.queue)
@@ -272,11 +272,13 @@ func (tq *topicQueues) pop(n *destQueue) {
 // Count implements table.Queue. Cost: O(1).
 func (n *destQueue) Count(by int) {
 	n.timers += by
-	n.queue.timers += by
 	if n.belongs() {
 		n.queue.standing[n.state] += by
 	}
 }
+
+// DueOrder implements table.Queue.
+func (n *destQueue) DueOrder() *table.DueOrder { return &n.queue.dueOrder }
 
 // put and take are queueIn and pop for several timers, after which the queue is updated.
 func (n *destQueue) put(e entry, nowMs int64) {

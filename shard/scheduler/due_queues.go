@@ -232,7 +232,7 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 // awaitInstant keeps a timer that must not be leased before it is due.
 func (dq *dueQueues) awaitInstant(e entry) {
 	dq.exact.push(e)
-	dq.table.WaitIn(e.handle, nil)
+	dq.table.WaitIn(e.handle, nil, 0)
 }
 
 // queueUp puts a timer into its destination queue.

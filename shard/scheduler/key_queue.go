@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"carillon/internal/order"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -226,11 +227,13 @@ func (k *keyQueue) count(line, heads int) {
 // Count implements table.Queue. Cost: O(1).
 func (k *keyQueue) Count(by int) {
 	k.first.timers += int32(by)
-	k.queue.timers += by
 	if !k.dropped() {
 		k.queue.waiting[k.gate] += by
 	}
 }
+
+// DueOrder implements table.Queue.
+func (k *keyQueue) DueOrder() *table.DueOrder { return &k.queue.dueOrder }
 
 // wait puts a timer that stands in line.
 func (kq *keyQueues) wait(l *keyLane, e entry) {
@@ -242,7 +245,7 @@ func (kq *keyQueues) wait(l *keyLane, e entry) {
 // countInLine counts a timer in line, if it stands.
 func (kq *keyQueues) countInLine(l *keyLane, e entry) {
 	if kq.current(e) {
-		kq.table.WaitIn(e.handle, l.key)
+		kq.table.WaitIn(e.handle, l.key, e.dueMs)
 	}
 }
 

@@ -172,7 +172,7 @@ func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit de
 	}
 	f.limits = al.limits.of(n.queue, e.handle)
 	al.byTimer[e.handle] = f
-	al.table.WaitIn(e.handle, nil)
+	al.table.WaitIn(e.handle, nil, 0)
 	if n.queue.keys != nil {
 		al.keys.take(f)
 	}

@@ -303,7 +303,7 @@ func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
 // limit. Review ends both.
 func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 	pt.reserved[e.handle] = e.seq
-	pt.table.WaitIn(e.handle, nil)
+	pt.table.WaitIn(e.handle, nil, 0)
 	if q.keys != nil {
 		pt.keys.reserve(e)
 	}

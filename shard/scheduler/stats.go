@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -96,10 +95,11 @@ func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
-		if t := v.zones.topics[topic]; t != nil && t.timers > 0 && v.active {
-			sum.Ready += int64(t.timers)
-			sum.Waiting[timer.WaitZone] += int64(t.timers)
-			sum.OldestOverdueMs = max(sum.OldestOverdueMs, v.now.WallMs-t.oldestMs)
+		if t := v.zones.topics[topic]; t != nil && v.active {
+			n, oldest := t.dueOrder.Overdue(v.now.WallMs)
+			sum.Ready += n
+			sum.Waiting[timer.WaitZone] += n
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
 		}
 		sum.NoURL += c.NoURL
 		inWheel, _ := v.table.WheelWaits(topic)
@@ -115,7 +115,7 @@ func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 			continue
 		}
 		queues[q] = sum
-		ready, oldest := q.overdue(v.now.WallMs)
+		ready, oldest := q.dueOrder.Overdue(v.now.WallMs)
 		sum.Ready += ready
 		sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
 		v.countWaiting(q, &sum.Waiting)
@@ -177,7 +177,7 @@ func (v *view) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs i
 	for n := 0; n < statsBudget && *at < len(v.topics.list); n++ {
 		q := v.topics.list[*at]
 		*at++
-		if n, oldest := q.overdue(v.now.WallMs); n > 0 {
+		if n, oldest := q.dueOrder.Overdue(v.now.WallMs); n > 0 {
 			add(q.id, n, oldest)
 		}
 	}
@@ -205,22 +205,4 @@ func (v *view) DueFor(at *DueCursor, sum map[Destination]int) (done bool) {
 		at.dest++
 	}
 	return false
-}
-
-// overdue returns how many timers of a topic are due and wait for a gate, and how long the oldest
-// of the queues' heads has waited.
-func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
-	if q.timers == 0 {
-		return 0, 0
-	}
-	oldest := func(h *order.Heap[*destQueue]) {
-		if h.Len() > 0 {
-			oldestMs = max(oldestMs, nowMs-h.First().head().dueMs)
-		}
-	}
-	for i := range q.ready {
-		oldest(&q.ready[i])
-	}
-	oldest(&q.held)
-	return int64(q.timers), oldestMs
 }

@@ -17,7 +17,7 @@ type topicQueue struct {
 	at     int          // in topicQueues.list
 
 	destinations
-	timers int // due ones that wait in it, and stand
+	dueOrder table.DueOrder // its due timers that wait in it, and stand
 
 	asks    [delivery.Classes]bool            // it waits for a slot of the node
 	credits [delivery.Classes]delivery.Credit // a slot of the node that it was given

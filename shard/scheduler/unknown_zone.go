@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -37,16 +38,15 @@ type zoneless struct {
 // zonelessTopic counts a topic's timers in unknownZones.
 type zonelessTopic struct {
 	zones    *unknownZones
-	timers   int   // that stand
-	entries  int   // in the list
-	oldestMs int64 // the earliest due time since there have been some
+	dueOrder table.DueOrder // its timers that stand
+	entries  int            // in the list
 }
 
 // Count implements table.Queue.
-func (t *zonelessTopic) Count(by int) {
-	t.timers += by
-	t.zones.timers += by
-}
+func (t *zonelessTopic) Count(by int) { t.zones.timers += by }
+
+// DueOrder implements table.Queue.
+func (t *zonelessTopic) DueOrder() *table.DueOrder { return &t.dueOrder }
 
 // await sets a due timer aside.
 func (u *unknownZones) await(e entry, topic timer.TopicID) {
@@ -55,14 +55,10 @@ func (u *unknownZones) await(e entry, topic timer.TopicID) {
 		t = &zonelessTopic{zones: u}
 		u.topics[topic] = t
 	}
-	if t.timers == 0 {
-		t.oldestMs = e.dueMs
-	}
 	name, _ := u.table.Zone(e.handle)
 	u.env.ZoneUnknown(name)
 	t.entries++
-	u.table.WaitIn(e.handle, t)
-	t.oldestMs = min(t.oldestMs, e.dueMs)
+	u.table.WaitIn(e.handle, t, e.dueMs)
 	u.list = append(u.list, zoneless{e, topic, u.now.Mono + zoneRetry})
 }
 
@@ -91,8 +87,8 @@ func (u *unknownZones) retry() {
 // overdue calls f for each topic with timers in unknown zones.
 func (u *unknownZones) overdue(nowMs int64, f func(topic timer.TopicID, timers, oldestMs int64)) {
 	for id, t := range u.topics {
-		if t.timers > 0 {
-			f(id, int64(t.timers), max(0, nowMs-t.oldestMs))
+		if n, oldest := t.dueOrder.Overdue(nowMs); n > 0 {
+			f(id, n, oldest)
 		}
 	}
 }

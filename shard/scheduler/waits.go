@@ -217,7 +217,7 @@ func (d *destinations) firstMs(state queueState) int64 {
 // Those that are about to start wait for nothing: as many as the next leases take, unless the first
 // has been on its way for unexplainedMs. Cost: O(1).
 func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
-	left := q.timers
+	left := q.dueOrder.Len()
 	count := func(cause timer.WaitCause, n int) {
 		sum[cause] += int64(n)
 		left -= n

@@ -150,7 +150,7 @@ func (t *Table) divide(of uint32, half []byte) timer.Result {
 		}
 		l.sum += content.Mix(uint64(h), 1)
 		t.uncountWait(h)
-		t.WaitIn(h, nil)
+		t.WaitIn(h, nil, 0)
 		t.countSlot(h, t.slots.At(h), -1)
 	}
 	t.finished.split(&t.updater, l)

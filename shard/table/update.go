@@ -86,7 +86,7 @@ func (u *updater) transition(h timer.Handle, s *slab.Slot, to timer.State, whenM
 	s.SetState(to)
 	s.SetWhen(whenMs)
 	s.Rev++
-	u.WaitIn(h, nil)
+	u.WaitIn(h, nil, 0)
 	u.place(h, s)
 }
 
@@ -157,7 +157,7 @@ func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 		u.finishedOf(h).remove(u, h, s)
 	}
 	u.wheel.Remove(wheel.Handle(h))
-	u.WaitIn(h, nil)
+	u.WaitIn(h, nil, 0)
 	u.dropArray(h, s)
 	u.freeAttempt(h, s)
 	u.content.Drop(h, s.Ref)

@@ -1961,6 +1961,7 @@ export interface components {
             paused: boolean;
             /** @description Left out where they cannot be had now, except when one topic is read. */
             counts?: components["schemas"]["Counts"];
+            /** @description How long ago the oldest of counts.ready was due, whatever it waits for: its receiver, its key, or another of the causes of waits_for. One that failed before was due for its next attempt, one with spread at the end of it. 0: none is ready. */
             oldest_overdue_ms?: number;
             auto_created: boolean;
             /** @description In the answer of a change of the key: pending timers that keep their ids, those of before a forced change, and of any change those that were added while it was made. These lead to them (`{all}x`), as the plain id (`x`) does not any more. */

@@ -1,0 +1,67 @@
+package table
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"carillon/timer"
+)
+
+type countedQueue struct {
+	timers int
+	order  *DueOrder
+}
+
+func (q *countedQueue) Count(by int)        { q.timers += by }
+func (q *countedQueue) DueOrder() *DueOrder { return q.order }
+
+// TestDueOrder: the number of timers in some queues and the oldest of them are those of a walk, as
+// timers come, go, change queues, and are due at other times.
+func TestDueOrder(t *testing.T) {
+	const timers, nowMs = 4000, 1 << 20
+	var orders [2]DueOrder
+	queues := [...]*countedQueue{{order: &orders[0]}, {order: &orders[0]}, {order: &orders[1]}}
+	table := &timetable{}
+	var in [timers + 1]*countedQueue
+	var due [timers + 1]int64
+	random := rand.New(rand.NewPCG(1, 2))
+	for step := range 100_000 {
+		h := 1 + random.IntN(timers)
+		if most := 4 + step/20_000%2*(timers-4); h > most { // the orders shrink and grow
+			in[h] = nil
+			table.WaitIn(timer.Handle(h), nil, 0)
+		} else if n := random.IntN(4); n == 3 {
+			in[h] = nil
+			table.WaitIn(timer.Handle(h), nil, 0)
+		} else {
+			in[h], due[h] = queues[n], random.Int64N(1000)
+			table.WaitIn(timer.Handle(h), queues[n], due[h])
+		}
+		if step%50 != 0 {
+			continue
+		}
+		var counts [len(queues)]int
+		var oldest [len(orders)]int64
+		for h, q := range in {
+			for i := range queues {
+				if q == queues[i] {
+					counts[i]++
+					oldest[i/2] = max(oldest[i/2], nowMs-due[h])
+				}
+			}
+		}
+		for i := range orders {
+			if n, ms := orders[i].Overdue(nowMs); int(n) != orders[i].Len() || ms != oldest[i] {
+				t.Fatalf("step %d: %d timers, the oldest waits for %d ms, want %d", step, n, ms, oldest[i])
+			}
+		}
+		for i, q := range queues {
+			if q.timers != counts[i] {
+				t.Fatalf("step %d: queue %d has %d timers, want %d", step, i, q.timers, counts[i])
+			}
+		}
+		if a, b := orders[0].Len(), orders[1].Len(); a != counts[0]+counts[1] || b != counts[2] || table.queued.waiting != a+b {
+			t.Fatalf("step %d: %d and %d timers, want %v", step, a, b, counts)
+		}
+	}
+}
