@@ -451,6 +451,15 @@ func TestList(t *testing.T) {
 	if fmt.Sprint(ids) != "[a b c]" || node.seen()[0] != first || !strings.Contains(node.seen()[2], "cursor=c%2B1") {
 		t.Errorf("%v of %v", ids, node.seen())
 	}
+	node.seen(reply{status: 200, body: `{"timers":[{"topic":"o","id":"a"}]}`})
+	for timer, err := range c.List(t.Context(), "", Filter{ID: "a", States: []State{Done}}) {
+		if err != nil || timer.Topic != "o" {
+			t.Error(timer, err)
+		}
+	}
+	if got := node.seen(); got[len(got)-1] != "GET /v1/timers?id=a&limit=1000&state=done" {
+		t.Error(got)
+	}
 	node.seen(reply{status: 200, body: `{"timers":[{"id":"a"},{"id":"b"}],"next_cursor":"c"}`}, problem(404, "unknown_topic"))
 	n := 0
 	for _, err := range c.DeadLetters(t.Context(), "o", DeadFilter{Reason: "expired"}) {

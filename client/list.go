@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// Filter selects timers of a topic; all that is given must hold.
+// Filter selects timers; all that is given must hold.
 type Filter struct {
 	States   []State // none: scheduled and leased
 	DueFrom  time.Time
 	DueTo    time.Time // exclusive
 	Labels   []string
 	IDPrefix string
+	ID       string // a whole id, for a List of all topics only: the node refuses it elsewhere
 }
 
 // wireFilter is a filter in a body; its fields are the parameters of a list, too.
@@ -28,10 +29,13 @@ type wireFilter struct {
 	DueTo    *time.Time `json:"due_to,omitempty"`
 	Labels   []string   `json:"label,omitempty"`
 	IDPrefix string     `json:"id_prefix,omitempty"`
+	ID       string     `json:"id,omitempty"` // is sent so that it is refused, and not left out in silence
 }
 
 func (f *Filter) wire() *wireFilter {
-	return &wireFilter{States: f.States, DueFrom: moment(f.DueFrom), DueTo: moment(f.DueTo), Labels: f.Labels, IDPrefix: f.IDPrefix}
+	return &wireFilter{
+		States: f.States, DueFrom: moment(f.DueFrom), DueTo: moment(f.DueTo), Labels: f.Labels, IDPrefix: f.IDPrefix, ID: f.ID,
+	}
 }
 
 func (f *Filter) values() url.Values {
@@ -47,6 +51,7 @@ func (f *Filter) values() url.Values {
 	setTime(q, "due_from", f.DueFrom)
 	setTime(q, "due_to", f.DueTo)
 	setText(q, "id_prefix", f.IDPrefix)
+	setText(q, "id", f.ID)
 	for _, label := range f.Labels {
 		q.Add("label", label)
 	}

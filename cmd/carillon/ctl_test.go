@@ -396,6 +396,16 @@ func TestCtl(t *testing.T) {
 			out: []string{"last", "boom·[31m"}, err: []string{"there are more"},
 		},
 		{
+			name: "list of all topics", args: []string{"list", "--id", "x", "--state", "scheduled"},
+			replies: ok(`{"timers":[{"topic":"orders","id":"x","state":"scheduled"},{"topic":"mail","id":"x","state":"leased"}]}`),
+			asked:   []string{"GET /v1/timers?id=x&limit=100&payload=false&state=scheduled"},
+			out:     []string{"TOPIC   ID  STATE ", "\norders  x   scheduled", "\nmail    x   leased"},
+		},
+		{
+			name: "list --json of all topics", args: []string{"list", "--json", "--label", "a"}, replies: ok(`{"timers":[{"topic":"orders","id":"x"}]}`),
+			asked: []string{"GET /v1/timers?label=a&limit=100"}, out: []string{`{"timers":[{"topic":"orders","id":"x"}]}` + "\n"},
+		},
+		{
 			name: "list --json is one page", args: []string{"list", "t", "--json", "--limit", "0"},
 			replies: []reply{{status: 200, body: `{"timers":[{"id":"a"}],"next_cursor":"n"}`}, {status: 200, body: `{"timers":[{"id":"b"}]}`}},
 			asked:   []string{"GET /v1/topics/t/timers?limit=1000", "GET /v1/topics/t/timers?cursor=n&limit=1000"},

@@ -45,6 +45,7 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"ctl dead redrive t", "--all"},
 		{"ctl dead purge t x --all", "one of them"},
 		{"ctl list t --limit -1", "--limit"},
+		{"ctl list t --id x", "--id: finds a timer in all topics"},
 		{"ctl topics put t", "--policy"},
 		{"ctl topics set t", `expected "<key=value> ..."`},
 		{"ctl topics set t history", "must be key=value"},

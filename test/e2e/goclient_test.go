@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -177,12 +178,22 @@ func goClientChanges(ctx context.Context, t *testing.T, c *goclient.Client, must
 		t.Errorf("%+v", counts)
 	}
 	var left []string
-	for timer, err := range c.List(ctx, "", goclient.Filter{IDPrefix: "b01"}) {
-		must(err)
-		left = append(left, timer.Topic+"/"+timer.ID)
+	for _, filter := range []goclient.Filter{{IDPrefix: "b01"}, {ID: "b01"}, {ID: "b0"}} {
+		for timer, err := range c.List(ctx, "", filter) {
+			must(err)
+			left = append(left, timer.Topic+"/"+timer.ID)
+		}
 	}
-	if fmt.Sprint(left) != "[orders/b01]" {
+	if fmt.Sprint(left) != "[orders/b01 orders/b01]" {
 		t.Errorf("of all topics: %q", left)
+	}
+	for _, err := range c.List(ctx, "orders", goclient.Filter{ID: "b01"}) {
+		if !badRequest(err) {
+			t.Errorf("a list of one topic by an id: %v", err)
+		}
+	}
+	if _, err := c.CancelAll(ctx, "orders", goclient.Selector{Filter: goclient.Filter{ID: "b01", IDPrefix: "b"}}); !badRequest(err) {
+		t.Errorf("a cancel by an id: %v", err)
 	}
 	left = nil
 	for timer, err := range c.List(ctx, "orders", goclient.Filter{States: []goclient.State{goclient.Scheduled}}) {
@@ -201,4 +212,9 @@ func goClientChanges(ctx context.Context, t *testing.T, c *goclient.Client, must
 	if outcome, err := c.Cancel(ctx, "orders", "b00", goclient.Cond{}); outcome != goclient.Prevented || err != nil {
 		t.Errorf("%s, %v", outcome, err)
 	}
+}
+
+func badRequest(err error) bool {
+	p, is := errors.AsType[*goclient.Problem](err)
+	return is && p.Status == http.StatusBadRequest
 }

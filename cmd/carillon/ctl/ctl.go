@@ -35,7 +35,7 @@ type Command struct {
 
 	Now timerCommands `embed:""`
 
-	List   listCmd   `cmd:"" help:"List a topic's timers by due time."`
+	List   listCmd   `cmd:"" help:"List the timers of a topic, or of all, by due time."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
 	Apply  applyCmd  `cmd:"" help:"Make topics as a file says, after a plan."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
@@ -78,6 +78,7 @@ func (*Command) Examples() string {
 carillon ctl patch orders order-77 --delay 1h
 carillon ctl cancel orders order-77
 carillon ctl list orders --label vip --limit 20
+carillon ctl list --id order-77
 carillon ctl reschedule orders --label vip --shift +1h
 carillon ctl topics set orders history=24h
 carillon ctl cluster`

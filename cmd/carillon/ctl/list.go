@@ -15,7 +15,8 @@ import (
 )
 
 type listCmd struct {
-	Topic    string   `arg:"" help:"Topic."`
+	Topic    string   `arg:"" optional:"" help:"Topic; without one: all topics that the token reaches. Each page of these looks at every timer once."`
+	ID       string   `name:"id" placeholder:"ID" help:"With this id; goes without a topic: it finds the topic."`
 	State    string   `placeholder:"STATE,…" help:"scheduled, leased, done, dead, cancelled; else the first two."`
 	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
 	DueTo    string   `placeholder:"TIME" help:"Due before this time."`
@@ -25,14 +26,19 @@ type listCmd struct {
 }
 
 func (l *listCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	query := queryOf("state", l.State, "due_from", l.DueFrom, "due_to", l.DueTo, "id_prefix", l.IDPrefix)
+	if l.Topic != "" && l.ID != "" {
+		return terminal.Usagef("--id: finds a timer in all topics, so it goes without TOPIC; where the topic is known: carillon ctl get TOPIC ID")
+	}
+	query := queryOf("id", l.ID, "state", l.State, "due_from", l.DueFrom, "due_to", l.DueTo, "id_prefix", l.IDPrefix)
 	query["label"] = l.Label
 	if !ctl.JSON {
 		query.Set("payload", "false")
 	}
-	return ctl.showPages(term, listing{
-		path: client.Path("topics", l.Topic, "timers"), query: query, member: "timers", limit: l.Limit, print: printTimers,
-	})
+	pages := listing{path: client.Path("timers"), query: query, member: "timers", limit: l.Limit, print: printAnyTimers}
+	if l.Topic != "" {
+		pages.path, pages.print = client.Path("topics", l.Topic, "timers"), printTimers
+	}
+	return ctl.showPages(term, pages)
 }
 
 // listing is a call whose answer comes in pages: {"<member>": […], "next_cursor"?}.

@@ -101,13 +101,24 @@ func readRows[T any](raw []json.RawMessage) ([]T, error) {
 }
 
 func printTimers(out io.Writer, timers []json.RawMessage) error {
+	return timerTable(out, timers, 1)
+}
+
+// printAnyTimers prints timers of any topics.
+func printAnyTimers(out io.Writer, timers []json.RawMessage) error {
+	return timerTable(out, timers, 0)
+}
+
+// timerTable prints the columns from the one that is given on.
+func timerTable(out io.Writer, timers []json.RawMessage, from int) error {
 	rows, err := readRows[client.Timer](timers)
 	if err != nil {
 		return err
 	}
-	t := newTable(out, "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST", "WAITS FOR")
+	t := newTable(out, []string{"TOPIC", "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST", "WAITS FOR"}[from:]...)
 	for _, r := range rows {
-		t.row(r.ID, string(r.State), instant(r.Due), fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), last(&r), waits(&r))
+		cells := []string{r.Topic, r.ID, string(r.State), instant(r.Due), fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), last(&r), waits(&r)}
+		t.row(cells[from:]...)
 	}
 	return t.w.Flush()
 }
