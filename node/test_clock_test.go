@@ -127,7 +127,7 @@ func TestClockStandsStill(t *testing.T) {
 // the process's start. Beyond it nothing would settle, and no request would be answered.
 func TestClockGoesNoFurtherThanALeaseCanTell(t *testing.T) {
 	r := start(t, t.TempDir(), withTestClock)
-	for _, body := range []string{`{"to":"2400-01-01T00:00:00Z"}`, `{"to":"9999-12-31T00:00:00Z"}`} {
+	for _, body := range []string{`{"to":"2400-01-01T00:00:00Z"}`, `{"to":"9999-12-31T00:00:00Z"}`, `{"advance":"2562048h"}`} {
 		if code, text := r.call("POST", "/v1/clock", body); code != 400 || !strings.Contains(text, `"code":"bad_time"`) {
 			t.Fatalf("%s: %d %s", body, code, text)
 		}

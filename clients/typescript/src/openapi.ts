@@ -2099,13 +2099,13 @@ export interface components {
         /** @description One of both. */
         ClockMove: {
             /**
-             * @description How far: a duration, 0 or longer.
+             * @description How far: a duration, 0 or longer. 400 `bad_time` where it would pass the end of `to`.
              * @example 720h
              */
             advance?: string;
             /**
              * Format: date-time
-             * @description To when: RFC 3339.
+             * @description To when: RFC 3339. At most 292 years from where the clock was when the node started, and not beyond 9999; else 400 `bad_time`.
              */
             to?: string;
         };

@@ -38,6 +38,7 @@ func MoveClock(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
+	r.OutOfRange = func(detail string) *web.Problem { return web.Bad(web.BadTime, detail) }
 	var move backend.ClockMove
 	given := 0
 	r.Body([]string{"advance", "to"}, func(name string) {

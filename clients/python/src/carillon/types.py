@@ -1163,9 +1163,9 @@ class Clock(TypedDict):
 
 class ClockMove(TypedDict, total=False):
     advance: str
-    """How far: a duration, 0 or longer."""
+    """How far: a duration, 0 or longer. 400 `bad_time` where it would pass the end of `to`."""
     to: str
-    """To when: RFC 3339."""
+    """To when: RFC 3339. At most 292 years from where the clock was when the node started, and not beyond 9999; else 400 `bad_time`."""
 
 
 class _ClockMoved(TypedDict):
