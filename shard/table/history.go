@@ -180,7 +180,8 @@ func readAttempt(r *encoding.Reader) timer.HistoryAttempt {
 // maxLog bounds the log of a timer's attempts, in bytes. One of them has less.
 const maxLog = 4 << 10
 
-// loggedAnswer is how many bytes of an answer are logged.
+// loggedAnswer is how many bytes of an answer are logged: maxLog has room for 20 attempts then,
+// and a timer that is retried keeps its log in memory.
 const loggedAnswer = 120
 
 // logAttempt returns a copy of a log with one more attempt, with the beginning of what its receiver

@@ -1267,7 +1267,7 @@ export interface components {
             /** @enum {unknown} */
             outcome: "done" | "dead";
             reason?: components["schemas"]["Reason"];
-            /** @description The timer that has ended, with its attempts in attempt_log: the newest that fit into 4 KiB. All but the last have the first 120 bytes of their answers, of text. The history has all. */
+            /** @description The timer that has ended, with its attempts in attempt_log: the newest that fit into 4 KiB. All but the last have only the first 120 bytes of their answers, where these are text, and no answer_type or location. The history has all. */
             timer: components["schemas"]["Timer"];
             /**
              * @description With the payload of the timer the outcome's would be over 256 KiB.

@@ -313,7 +313,7 @@ class Timer(_Timer, total=False):
 class _OutcomePayload(TypedDict):
     outcome: Literal["done", "dead"]
     timer: Timer
-    """The timer that has ended, with its attempts in attempt_log: the newest that fit into 4 KiB. All but the last have the first 120 bytes of their answers, of text. The history has all."""
+    """The timer that has ended, with its attempts in attempt_log: the newest that fit into 4 KiB. All but the last have only the first 120 bytes of their answers, where these are text, and no answer_type or location. The history has all."""
 
 
 class OutcomePayload(_OutcomePayload, total=False):
