@@ -58,6 +58,8 @@ func TestPolicyStaysUsable(t *testing.T) {
 
 	refused("PUT", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL), "1 signing secret ")
 	refused("PATCH", `{"secrets":[]}`, "1 signing secret ")
+	refused("PUT", `{}`, "the topic has 1 signing secret and would have none; 1 pending timer would have no callback URL; nothing was changed")
+	refused("PUT", `{"key":"all"}`, "would have none; 3 pending timers would keep ids without the key, and an add of the same id would make another timer; 1 pending timer would have no")
 	n.must(200, "PATCH", "/v1/topics/orders?force=true", `{"secrets":[]}`)
 	n.must(200, "PUT", "/v1/topics/orders?force=true", `{}`)
 	n.must(200, "PATCH", "/v1/topics/orders", `{"history":"1h"}`) // it had no URL before

@@ -3,6 +3,7 @@ package timer
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Reasons why a node cannot answer now. Each is retryable; after ErrUnknown and ErrStopped the
@@ -120,19 +121,23 @@ type InUseError struct {
 }
 
 func (e InUseError) Error() string {
+	var uses []string
 	if e.Secrets > 0 {
-		return "the topic has " + many(int64(e.Secrets), "signing secret") + " and would have none"
+		uses = append(uses, "the topic has "+many(int64(e.Secrets), "signing secret")+" and would have none")
 	}
-	if e.Naming > 0 {
-		if e.Naming == 1 {
-			return "1 pending timer of another topic names the topic in on_done or on_dead"
-		}
-		return fmt.Sprintf("%d pending timers of other topics name the topic in on_done or on_dead", e.Naming)
+	switch {
+	case e.Naming == 1:
+		uses = append(uses, "1 pending timer of another topic names the topic in on_done or on_dead")
+	case e.Naming > 1:
+		uses = append(uses, fmt.Sprintf("%d pending timers of other topics name the topic in on_done or on_dead", e.Naming))
 	}
 	if e.Keyed > 0 {
-		return many(e.Keyed, "pending timer") + " would keep ids without the key, and an add of the same id would make another timer"
+		uses = append(uses, many(e.Keyed, "pending timer")+" would keep ids without the key, and an add of the same id would make another timer")
 	}
-	return many(e.Timers, "pending timer") + " would have no callback URL"
+	if e.Timers > 0 {
+		uses = append(uses, many(e.Timers, "pending timer")+" would have no callback URL")
+	}
+	return strings.Join(uses, "; ")
 }
 
 // many is a number with its noun.

@@ -189,30 +189,29 @@ func (t *Topics) wouldPut(ctx context.Context, old *timer.Topic, name string, p 
 	return &next, false, nil
 }
 
-// inUse names what a policy would take away that is needed.
-func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) error {
-	if len(old.Policy.Secrets) > 0 && len(p.Secrets) == 0 {
-		return timer.InUseError{Secrets: len(old.Policy.Secrets)}
+// inUse names all that a policy would take away that is needed.
+func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) (err error) {
+	var used timer.InUseError
+	if len(p.Secrets) == 0 {
+		used.Secrets = len(old.Policy.Secrets)
 	}
-	switch n, err := t.readdressed(ctx, old, p); {
-	case err != nil:
+	if used.Keyed, err = t.readdressed(ctx, old, p); err != nil {
 		return err
-	case n > 0:
-		return timer.InUseError{Keyed: n}
 	}
-	if old.Policy.CallsNobody() || !p.CallsNobody() {
+	if !old.Policy.CallsNobody() && p.CallsNobody() {
+		counts, err := t.Counts(ctx, []timer.TopicID{old.ID})
+		switch {
+		case err != nil:
+			return err
+		case counts[0].Leased > 0 && p.Pull != old.Policy.Pull && used == (timer.InUseError{}):
+			return timer.LeasedError{Leased: counts[0].Leased} // that refuses it anyway, and passes
+		}
+		used.Timers = counts[0].NoURL
+	}
+	if used == (timer.InUseError{}) {
 		return nil
 	}
-	counts, err := t.Counts(ctx, []timer.TopicID{old.ID})
-	switch {
-	case err != nil:
-		return err
-	case counts[0].Leased > 0 && p.Pull != old.Policy.Pull: // that refuses it anyway, and passes
-		return timer.LeasedError{Leased: counts[0].Leased}
-	case counts[0].NoURL > 0:
-		return timer.InUseError{Timers: counts[0].NoURL}
-	}
-	return nil
+	return used
 }
 
 // SetPaused stops a topic's calls, or lets them go on.
