@@ -39,6 +39,7 @@ func (a *asynqCmd) Run(term *terminal.Terminal) error {
 		return errors.New("there is no queue of Asynq in this database")
 	}
 	w := newWriter(term)
+	w.topics(queues)
 	for _, name := range queues {
 		q := asynqQueue{c, w, "asynq:{" + name + "}:", 0}
 		if err := q.read(name); err != nil {

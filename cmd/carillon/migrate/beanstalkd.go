@@ -64,13 +64,19 @@ func (b *beanstalkdCmd) Run(term *terminal.Terminal) error {
 			return fmt.Errorf("beanstalkd: %w", err)
 		}
 	}
+	if len(b.Tube) > 0 {
+		maps.DeleteFunc(tubes, func(name string, _ []stalkJob) bool { return !slices.Contains(b.Tube, name) })
+	}
 	w := newWriter(term)
-	for _, tube := range slices.Sorted(maps.Keys(tubes)) {
-		if len(b.Tube) > 0 && !slices.Contains(b.Tube, tube) {
-			continue
+	topics := w.topics(slices.Sorted(maps.Keys(tubes)))
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		var jobs []stalkJob
+		for _, name := range topics[topic] {
+			jobs = append(jobs, tubes[name]...)
 		}
-		if err := b.tube(s, w, tube, tubes[tube]); err != nil {
-			return fmt.Errorf("beanstalkd: tube %s: %w", tube, err)
+		names := strings.Join(topics[topic], " and ")
+		if err := b.topic(s, w, names, topic, jobs); err != nil {
+			return fmt.Errorf("beanstalkd: tube %s: %w", names, err)
 		}
 	}
 	if w.topic == "" {
@@ -169,8 +175,8 @@ func (s *stalk) stats(from, to uint64, tubes map[string][]stalkJob) error {
 	return nil
 }
 
-// tube writes a tube's jobs.
-func (b *beanstalkdCmd) tube(s *stalk, w *writer, tube string, jobs []stalkJob) error {
+// topic writes the jobs of a topic's tubes, for which it has one lease.
+func (b *beanstalkdCmd) topic(s *stalk, w *writer, tubes, topic string, jobs []stalkJob) error {
 	var lease time.Duration
 	buried, priorities := 0, []uint64{}
 	for _, j := range jobs {
@@ -185,7 +191,7 @@ func (b *beanstalkdCmd) tube(s *stalk, w *writer, tube string, jobs []stalkJob) 
 	}
 	slices.Sort(priorities)
 	priorities = slices.Compact(priorities)
-	if err := w.begin(tube, topicOf(tube), lease, false); err != nil {
+	if err := w.begin(tubes, topic, lease, false); err != nil {
 		return err
 	}
 	jobs = slices.DeleteFunc(jobs, func(j stalkJob) bool { return j.state == "buried" })

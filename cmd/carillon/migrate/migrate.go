@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -124,6 +126,21 @@ type writer struct {
 
 func newWriter(term *terminal.Terminal) *writer {
 	return &writer{out: bufio.NewWriter(term.Data()), report: term.Err, now: time.Now()}
+}
+
+// topics has the queues of each topic. It warns of those whose names differ only in characters that
+// a topic's name cannot have.
+func (w *writer) topics(queues []string) map[string][]string {
+	topics := map[string][]string{}
+	for _, queue := range queues {
+		topics[topicOf(queue)] = append(topics[topicOf(queue)], queue)
+	}
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		if names := topics[topic]; len(names) > 1 {
+			fmt.Fprintf(w.report, "carillon: warning: %s become one topic, %s\n", strings.Join(names, " and "), topic)
+		}
+	}
+	return topics
 }
 
 // begin opens the topic of a queue. A topic that is there keeps its own policy at the import; else

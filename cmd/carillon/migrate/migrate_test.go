@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
@@ -207,5 +208,40 @@ func TestRedisOverTLS(t *testing.T) {
 	}
 	if got, err := read("localhost"); err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "secret") || got != "" {
 		t.Errorf("another name: %v, %s", err, got)
+	}
+}
+
+// TestTubesOfOneTopic: tubes whose names become the same are one topic with one policy, the longest
+// lease of all, and a warning.
+func TestTubesOfOneTopic(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		answers := "USING carillon-migrate\r\nINSERTED 3\r\nDELETED\r\n"
+		for _, stats := range []string{"tube: \"a+b\"\nttr: 60\n", "tube: \"a_b\"\nttr: 7200\n"} {
+			stats += "pri: 5\nstate: ready\nage: 1\n"
+			answers += fmt.Sprintf("OK %d\r\n%s\r\n", len(stats), stats)
+		}
+		_, _ = io.WriteString(conn, answers+"FOUND 1 1\r\n7\r\nFOUND 2 1\r\n8\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	var out, report bytes.Buffer
+	b := beanstalkdCmd{Address: server.Addr().String(), Prefix: "job-", FirstID: 1}
+	err = b.Run(&terminal.Terminal{Out: &out, Err: &report})
+	got := out.String()
+	if err != nil || strings.Count(got, `"policy"`) != 1 || !strings.Contains(got, `"topic":"a_b","policy":{"delivery":"pull","lease":"2h0m0s"}`) ||
+		!strings.Contains(got, `"id":"job-1"`) || !strings.Contains(got, `"id":"job-2"`) || !strings.Contains(got, `{"end":{"timers":2}}`) {
+		t.Errorf("%v, %s", err, got)
+	}
+	if want := "warning: a+b and a_b become one topic, a_b\n"; !strings.Contains(report.String(), want) {
+		t.Errorf("%s", &report)
 	}
 }
