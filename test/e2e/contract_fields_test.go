@@ -136,7 +136,7 @@ func checkNames(k *talk) {
 	for _, topic := range []string{"a", "A-b_c.d", strings.Repeat("t", 128)} {
 		k.ask("PUT", "/v1/topics/"+topic, `{}`).is(201)
 	}
-	for _, topic := range []string{strings.Repeat("t", 129), ".a", "-a", "_a", "a:b", "a@b"} {
+	for _, topic := range []string{strings.Repeat("t", 129), ".a", "-a", "_a", "a:b", "a@b", "a%20b", "%c3%a4"} {
 		k.ask("PUT", "/v1/topics/"+topic, `{}`).refused(400, "bad_name")
 	}
 	// Keys.

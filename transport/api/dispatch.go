@@ -155,6 +155,9 @@ func (rq *request) admit() *web.Problem {
 	}
 	var fault *http1.Fault
 	if rq.segments, rq.pathBuf, fault = http1.SplitPath(path, rq.pathBuf, rq.segments, maxSegments); fault != nil {
+		if p := nameFault(rq.s.router.next(rq.segments)); p != nil && fault == http1.NoName {
+			return p
+		}
 		return framingFault(fault)
 	}
 	pat := rq.s.router.find(rq.segments)
@@ -233,19 +236,19 @@ func (rq *request) pathParams(pat *pattern) *web.Problem {
 		}
 		rq.Topic = rq.topicBefore
 		if !web.ValidTopic(rq.Topic) {
-			return web.Bad(web.BadName, "topic: must be 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+			return nameFault("{topic}")
 		}
 	}
 	if id := pat.param("{id}", rq.segments); id != nil {
 		rq.ID = string(id)
 		if !web.ValidID(rq.ID) {
-			return web.Bad(web.BadName, "id: "+timers.IDRule)
+			return nameFault("{id}")
 		}
 	}
 	if node := pat.param("{name}", rq.segments); node != nil {
 		rq.NodeName = string(node)
 		if !web.ValidNode(rq.NodeName) {
-			return web.Bad(web.BadName, "name: must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+			return nameFault("{name}")
 		}
 	}
 	if n := pat.param("{n}", rq.segments); n != nil {
@@ -253,6 +256,19 @@ func (rq *request) pathParams(pat *pattern) *web.Problem {
 		if rq.Shard, ok = parseShard(n); !ok {
 			return web.Bad(web.BadRequest, "shard: must be a number, in digits only")
 		}
+	}
+	return nil
+}
+
+// nameFault has the rule for the names that stand at a place of a path, nil where none does.
+func nameFault(place string) *web.Problem {
+	switch place {
+	case "{topic}":
+		return web.Bad(web.BadName, "topic: must be 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+	case "{id}":
+		return web.Bad(web.BadName, "id: "+timers.IDRule)
+	case "{name}":
+		return web.Bad(web.BadName, "name: must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
 	}
 	return nil
 }

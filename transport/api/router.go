@@ -50,16 +50,34 @@ func (rt *router) find(segments [][]byte) *pattern {
 	if len(segments) > maxSegments {
 		return nil
 	}
-next:
 	for _, p := range rt.byLength[len(segments)] {
-		for i, want := range p.segments {
-			if want[0] != '{' && want != string(segments[i]) {
-				continue next
-			}
+		if p.starts(segments) {
+			return p
 		}
-		return p
 	}
 	return nil
+}
+
+// next is the segment of a pattern that stands after these, the first of a path, "" when none does.
+func (rt *router) next(segments [][]byte) string {
+	for _, group := range rt.byLength[len(segments)+1:] {
+		for _, p := range group {
+			if p.starts(segments) {
+				return p.segments[len(segments)]
+			}
+		}
+	}
+	return ""
+}
+
+// starts finds out whether a path of the pattern can have these segments first; it has as many.
+func (p *pattern) starts(segments [][]byte) bool {
+	for i, s := range segments {
+		if want := p.segments[i]; want[0] != '{' && want != string(s) {
+			return false
+		}
+	}
+	return true
 }
 
 // method is the route for a method; HEAD is GET.

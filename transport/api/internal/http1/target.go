@@ -29,8 +29,9 @@ func SplitTarget(target []byte) (path, query []byte, ok bool) {
 // SplitPath decodes percent-encoding once and cuts the path at its slashes. A target that a program
 // on the way could read as another path (an encoded slash, a backslash, a dot segment, a NUL or
 // control character, an encoding of an encoding) is refused rather than normalised: the path that
-// is authorised is the one that was sent. Segments point into path or buf. Of a path with more than
-// most segments the rest is not looked at.
+// is authorised is the one that was sent. Segments point into path or buf; with the fault
+// NoName they are those before its place. Of a path with more than most segments the rest is
+// not looked at.
 func SplitPath(path, buf []byte, into [][]byte, most int) (segments [][]byte, _ []byte, fault *Fault) {
 	segments = into[:0]
 	buf = buf[:0]
@@ -51,8 +52,11 @@ func SplitPath(path, buf []byte, into [][]byte, most int) (segments [][]byte, _ 
 				}
 				i += 2
 			}
-			if c == '\\' || c <= ' ' || c >= 0x7f {
-				return nil, buf, &Fault{400, "path: backslash, space, control or non-ASCII character"}
+			if c == ' ' || c > 0x7f {
+				return segments, buf, NoName
+			}
+			if c == '\\' || c < ' ' || c == 0x7f {
+				return nil, buf, &Fault{400, "path: backslash or control character"}
 			}
 			if !plain {
 				buf = append(buf, c)
@@ -72,6 +76,10 @@ func SplitPath(path, buf []byte, into [][]byte, most int) (segments [][]byte, _ 
 	}
 	return segments, buf, nil
 }
+
+// NoName is the fault of a path that no program reads as another path, but which has characters
+// that no name has.
+var NoName = &Fault{400, "path: space or non-ASCII character"}
 
 // percent decodes the three bytes of an encoded plain character.
 func percent(b []byte) (byte, *Fault) {
