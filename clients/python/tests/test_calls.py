@@ -191,6 +191,26 @@ class Calls(unittest.TestCase):
             with self.assertRaises(ValueError, msg=token):
                 Client("http://x", token=token)
 
+    def test_what_cannot_be_sent_is_refused_by_the_client(self) -> None:
+        circle: Any = []
+        circle.append(circle)
+        deep: Any = []
+        for _ in range(100_000):
+            deep = [deep]
+        with using([TIMER]) as (client, node):
+            for payload in ["\ud800", {"a": float("nan")}, float("inf"), circle, deep]:
+                with self.assertRaisesRegex(ValueError, "^carillon: the body cannot be sent as JSON: "):
+                    client.add("o", {"delay": "1s", "payload": payload})
+            with self.assertRaisesRegex(TypeError, "^carillon: the body cannot be sent as JSON: "):
+                client.add("o", {"delay": "1s", "payload": {(1, 2): 3}})
+            with self.assertRaisesRegex(TypeError, "^carillon: object cannot be sent as JSON$"):
+                client.add("o", {"delay": "1s", "payload": object()})
+            with self.assertRaisesRegex(ValueError, "^carillon: "):
+                client.get("o", "\ud800")
+            with self.assertRaisesRegex(ValueError, "^carillon: "):
+                list(client.list("o", label=["\ud800"]))
+            self.assertEqual(node.seen, [])
+
     def test_requests_are_escaped_and_have_the_clients_headers(self) -> None:
         with using([TIMER]) as (client, node):
             client.put("o", "{k}a:b@c", {"at": AT}, create_only=True)

@@ -50,7 +50,24 @@ export interface Request extends CallOptions {
 }
 
 /** The path of a call: /v1/ and the parts, each of them escaped. */
-export const path = (...parts: string[]) => `/v1/${parts.map(encodeURIComponent).join("/")}`;
+export const path = (...parts: string[]) => `/v1/${parts.map(escape).join("/")}`;
+
+function escape(part: string): string {
+  try {
+    return encodeURIComponent(part);
+  } catch (err) {
+    throw new TypeError(`carillon: ${JSON.stringify(part)} cannot be sent: surrogates not allowed`, { cause: err });
+  }
+}
+
+/** JSON. */
+function encode(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (err) {
+    throw new TypeError(`carillon: the body cannot be sent as JSON: ${(err as Error).message}`, { cause: err });
+  }
+}
 
 /** A segment that fetch would resolve, which makes the path of another call. */
 const dots = /\/(\.|%2e){1,2}(\/|$)/i;
@@ -152,7 +169,7 @@ export class Calls {
     const headers: Record<string, string> = { ...this.#headers, ...r.headers };
     const init: RequestInit = { method: r.method, headers, redirect: "manual", signal: signal ?? null };
     if (r.body !== undefined) {
-      init.body = JSON.stringify(r.body);
+      init.body = encode(r.body);
       headers["Content-Type"] = "application/json";
     }
     let response: Response;

@@ -182,6 +182,20 @@ test("what cannot be meant is refused at once", () => {
   for (const token of ["a b", "a\nb", "ü"]) assert.throws(() => new Client("http://x", { token }), TypeError, token);
 });
 
+test("what cannot be sent is refused by the client", async () => {
+  const circle: unknown[] = [];
+  circle.push(circle);
+  let deep: unknown[] = [];
+  for (let i = 0; i < 100_000; i++) deep = [deep];
+  await using([[{ body: timer }]], {}, async (client, node) => {
+    for (const payload of [circle, deep, 1n]) {
+      await assert.rejects(client.add("o", { delay: "1s", payload }), (err) => err instanceof TypeError && /^carillon: the body cannot be sent as JSON: /.test(err.message));
+    }
+    await assert.rejects(async () => client.get("o", "\ud800"), (err) => err instanceof TypeError && /^carillon: /.test(err.message));
+    assert.deepEqual(node.seen, []);
+  });
+});
+
 test("requests are escaped, and have the client's headers", async () => {
   await using([[{ body: timer }]], {}, async (client, node) => {
     await client.put("o", "{k}a:b@c", { at }, { createOnly: true });

@@ -78,7 +78,14 @@ class Request:
 
 def path(*parts: str) -> str:
     """The path of a call: /v1/ and the parts, each of them escaped."""
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+    return "/v1/" + "/".join(quote(utf8(part), safe="") for part in parts)
+
+
+def utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as err:
+        raise ValueError(f"carillon: {text!r} cannot be sent: {err.reason}") from err
 
 
 class Calls:
@@ -326,7 +333,13 @@ class Stream:
 def encode(value: Any) -> bytes:
     """JSON. A datetime, which must have a zone, is RFC 3339; a timedelta a duration; bytes are
     base64."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_encode_other).encode()
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_encode_other).encode()
+    except (ValueError, TypeError, RecursionError) as err:
+        if str(err).startswith("carillon: "):
+            raise
+        kind = TypeError if isinstance(err, TypeError) else ValueError
+        raise kind(f"carillon: the body cannot be sent as JSON: {err}") from err
 
 
 def _encode_other(value: Any) -> str:
@@ -347,4 +360,6 @@ def _text(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, datetime):
         return _encode_other(value)
-    return value
+    if isinstance(value, (list, tuple)):
+        return [_text(one) for one in value]
+    return utf8(value) if isinstance(value, str) else value
