@@ -135,6 +135,17 @@ func TestOutbox(t *testing.T) {
 					t.Fatalf("a relay exits %d: %s", code, r.stderr)
 				}
 			}
+			count := map[string]int{}
+			for _, r := range relays {
+				for line := range strings.Lines(r.stdout.String()) {
+					what, n, _ := strings.Cut(strings.TrimSpace(line), ": ")
+					rows, _ := strconv.Atoi(n)
+					count[what] += rows
+				}
+			}
+			if count["rows sent"] != now+later-500 || count["rows refused"] != 1 {
+				t.Errorf("the relays counted %v", count)
+			}
 			if left := sql("SELECT id || ' ' || (error LIKE '%horizon%') FROM outbox"); left != "never true" {
 				t.Errorf("left are %q", left)
 			}

@@ -245,3 +245,27 @@ func TestTubesOfOneTopic(t *testing.T) {
 		t.Errorf("%s", &report)
 	}
 }
+
+// TestSortedSetThatIsNotThere: a wrong name gives no empty file that looks like success.
+func TestSortedSetThatIsNotThere(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "+OK\r\n:0\r\n+OK\r\n*0\r\n") // WATCH, ZCARD, MULTI, EXEC
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	var out bytes.Buffer
+	r := redisCmd{RedisFlags: RedisFlags{"redis://" + server.Addr().String()}, Zset: "NOPE", Unit: "s"}
+	err = r.Run(&terminal.Terminal{Out: &out, Err: io.Discard})
+	if want := `there is no sorted set "NOPE" in this database, or it is empty`; err == nil || err.Error() != want || out.Len() > 0 {
+		t.Errorf("%v, %s", err, &out)
+	}
+}

@@ -50,6 +50,9 @@ func (r *redisCmd) Run(term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
+	if total == 0 {
+		return fmt.Errorf("there is no sorted set %q in this database, or it is empty", r.Zset)
+	}
 	w := newWriter(term)
 	if err := w.begin(r.Zset, cmp.Or(r.Topic, topicOf(r.Zset)), defaultLease, false); err != nil {
 		return err

@@ -39,12 +39,17 @@ func main() {
 		log.Fatal(err)
 	}
 	for ctx.Err() == nil {
-		n, err := relay(ctx, db, carillon)
+		sent, refused, err := relay(ctx, db, carillon)
 		if err != nil {
 			log.Print(err)
 		}
-		if n > 0 {
-			fmt.Println("rows sent:", n)
+		if sent > 0 {
+			fmt.Println("rows sent:", sent)
+		}
+		if refused > 0 {
+			fmt.Println("rows refused:", refused)
+		}
+		if sent+refused > 0 {
 			continue
 		}
 		if *once && err == nil {
@@ -65,20 +70,20 @@ type batch struct {
 
 // relay adds some timers and then deletes their rows. A crash between the two repeats the adds,
 // which changes nothing: ids and times are those of the rows.
-func relay(ctx context.Context, db *sql.DB, carillon *client.Client) (sent int, err error) {
+func relay(ctx context.Context, db *sql.DB, carillon *client.Client) (sent, refused int, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing after a commit
 	batches, err := read(ctx, tx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for topic, b := range batches {
 		problems, err := send(ctx, carillon, topic, b.ops)
 		if err != nil {
-			return 0, fmt.Errorf("topic %s: %w", topic, err)
+			return 0, 0, fmt.Errorf("topic %s: %w", topic, err)
 		}
 		var done []int64
 		for i, p := range problems {
@@ -91,15 +96,16 @@ func relay(ctx context.Context, db *sql.DB, carillon *client.Client) (sent int, 
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET error = $2 WHERE seq = $1", b.rows[i], p.Error())
 			}
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM outbox WHERE seq = ANY($1)", pq.Array(done)); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		sent += len(b.rows)
+		sent += len(done)
+		refused += len(b.rows) - len(done)
 	}
-	return sent, tx.Commit()
+	return sent, refused, tx.Commit()
 }
 
 // send adds timers, and returns for each why it was refused, or nil. Of a batch that is refused as

@@ -31,17 +31,22 @@ async function relay() {
     const { rows } = await tx.query(
       "SELECT seq, topic, id, due, payload FROM outbox WHERE error IS NULL ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED", [most]);
     const batches = {};
+    let refused = 0;
     for (const row of rows) (batches[row.topic] ??= []).push(row);
     for (const [topic, batch] of Object.entries(batches)) {
       const ops = batch.map(({ id, due, payload }) => ({ op: "add", id, at: due.toISOString(), payload }));
       const results = await send(topic, ops);
       for (const [i, { error }] of results.entries()) {
         if (error?.retryable) throw new Error(error.detail);
-        if (error) await tx.query("UPDATE outbox SET error = $2 WHERE seq = $1", [batch[i].seq, `${error.code}: ${error.detail}`]); // somebody has to look at it
+        if (!error) continue;
+        refused++;
+        await tx.query("UPDATE outbox SET error = $2 WHERE seq = $1", [batch[i].seq, `${error.code}: ${error.detail}`]); // somebody has to look at it
       }
       await tx.query("DELETE FROM outbox WHERE seq = ANY($1)", [batch.filter((_, i) => !results[i].error).map((row) => row.seq)]);
     }
     await tx.query("COMMIT");
+    if (rows.length > refused) console.log("rows sent:", rows.length - refused);
+    if (refused > 0) console.log("rows refused:", refused);
     return rows.length;
   } catch (error) {
     failed = error;
@@ -54,9 +59,8 @@ async function relay() {
 let running = true;
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => { running = false; });
 while (running) {
-  const sent = await relay().catch((error) => { console.error(error.message); return -1; });
-  if (sent > 0) console.log("rows sent:", sent);
-  else if (sent === 0 && process.argv.includes("--once")) break;
-  else await setTimeout(1000);
+  const taken = await relay().catch((error) => { console.error(error.message); return -1; });
+  if (taken === 0 && process.argv.includes("--once")) break;
+  if (taken <= 0) await setTimeout(1000);
 }
 await db.end();
