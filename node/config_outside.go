@@ -48,7 +48,7 @@ func (o Outside) validate() (errs []error) {
 			errs = append(errs, fmt.Errorf("backup-to: %w", err))
 		}
 	}
-	nowhere := func(field string) error { return fmt.Errorf("%s: needs backup-to, as s3://BUCKET/PREFIX", field) }
+	nowhere := func(field string) error { return fmt.Errorf("%s: needs --backup-to, as s3://BUCKET/PREFIX", field) }
 	if err := recurrence.CheckCron(o.BackupEvery, "UTC"); err != nil {
 		errs = append(errs, fmt.Errorf("backup-every: %w", err))
 	} else if recurrence.FirstCron(o.BackupEvery, "UTC", 1) == 0 {

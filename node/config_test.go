@@ -57,7 +57,7 @@ func TestConfigFaults(t *testing.T) {
 		{"a directory of a group", func(c *Config) { c.DataDir = dirOfMode(t, 0o775) }, nil}, // as Kubernetes makes it
 		{"backups", func(c *Config) { c.BackupTo, c.BackupEvery, c.BackupKeep = "s3://a/b", "30 2 * * *", 7 }, nil},
 		{"backups to nowhere", func(c *Config) { c.BackupTo, c.BackupEvery, c.BackupKeep = "/backups", "1h", 10_001 }, []string{"backup-to: ", "backup-every: ", "backup-keep: "}},
-		{"backups at times and to nowhere", func(c *Config) { c.BackupEvery, c.BackupKeep = "1 * * * *", 7 }, []string{"backup-every: needs backup-to", "backup-keep: needs backup-to"}},
+		{"backups at times and to nowhere", func(c *Config) { c.BackupEvery, c.BackupKeep = "1 * * * *", 7 }, []string{"backup-every: needs --backup-to", "backup-keep: needs --backup-to"}},
 		{"backups never", func(c *Config) { c.BackupEvery = "0 0 30 2 *" }, []string{"backup-every: "}},
 		{"no such key", func(c *Config) { c.GossipKeyFile = "/nowhere/key" }, []string{"gossip-key: "}},
 	}

@@ -66,6 +66,7 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 		if fault, ok := errors.AsType[*kong.ParseError](err); ok && fault.Context != nil {
 			if node := fault.Context.Selected(); node != nil {
 				help = node.FullPath() + " --help"
+				text = strings.TrimPrefix(text, node.Path()+": ")
 			}
 			text = withoutValue(text, fault.Context)
 		}

@@ -331,8 +331,31 @@ func TestServeTLS(t *testing.T) {
 func TestBackupScheduleNeedsAPlace(t *testing.T) {
 	t.Parallel()
 	got := carillon(t, "", nil, serveArgs("--data", t.TempDir()+"/data", "--backup-every", "1 * * * *")...)
-	if got.code != exitUsage || !strings.Contains(got.err, "backup-every: needs backup-to, as s3://BUCKET/PREFIX") {
+	if got.code != exitUsage || !strings.Contains(got.err, "carillon: --backup-every: needs --backup-to, as s3://BUCKET/PREFIX") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestFaultsNameFlags: a fault of a setting begins with its flag, whoever has found it.
+func TestFaultsNameFlags(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"--shards: 0 is out of 1–65535":              {"--shards", "0"},
+		"--shards: 65536 is out of 1–65535":          {"--shards", "65536"},
+		"--shards: expected a valid 64 bit int":      {"--shards", "x"},
+		"--http: \"here\" is not host:port":          {"--http", "here"},
+		"--http-cert, --http-key: give both or none": {"--http-cert", "/nowhere"},
+		"--http-key: stat /nowhere: no such file":    {"--http-cert", "/nowhere", "--http-key", "/nowhere"},
+		"--gossip-key: ":                             {"--gossip-key", "/nowhere"},
+		"--name: \"-\" must be ":                     {"--name=-", "--zone=-"},
+	} {
+		got := carillon(t, "", nil, serveArgs(append([]string{"--data", t.TempDir() + "/data"}, args...)...)...)
+		if got.code != exitUsage || !strings.HasPrefix(got.err, "carillon: "+want) {
+			t.Errorf("%q, wanted %q", got.err, want)
+		}
+		if len(args) == 2 && args[1] == "--zone=-" && !strings.Contains(got.err, "; --zone: ") {
+			t.Errorf("the second fault of %q", got.err)
+		}
 	}
 }
 
