@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -319,4 +320,22 @@ func (f configFile) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 		return nil, nil
 	}
 	return value, nil
+}
+
+// commandLine is what was parsed.
+type commandLine = kong.Context
+
+// withDashes writes the settings that the lines of a node's fault begin with as the parser writes
+// flags.
+func withDashes(text string, c *commandLine) string {
+	known := c.Flags()
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		names, fault, _ := strings.Cut(line, ": ")
+		all := strings.Split(names, ", ")
+		if slices.ContainsFunc(known, func(f *kong.Flag) bool { return f.Name == all[0] }) {
+			lines[i] = "--" + strings.Join(all, ", --") + ": " + fault
+		}
+	}
+	return strings.Join(lines, "\n")
 }

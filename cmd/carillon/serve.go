@@ -7,11 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"carillon/cmd/carillon/terminal"
 	"carillon/node"
@@ -70,24 +66,10 @@ func (s *serveCmd) Validate() error {
 	return nil
 }
 
-// withDashes writes the settings that the lines of a node's fault begin with as the parser writes
-// flags.
-func withDashes(text string, known []*kong.Flag) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		names, fault, _ := strings.Cut(line, ": ")
-		all := strings.Split(names, ", ")
-		if slices.ContainsFunc(known, func(f *kong.Flag) bool { return f.Name == all[0] }) {
-			lines[i] = "--" + strings.Join(all, ", --") + ": " + fault
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
 // flushTime is how long a node that has ended waits for the reader of its output.
 const flushTime = time.Second
 
-func (s *serveCmd) Run(term *terminal.Terminal, c *kong.Context) error {
+func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	ignoreSignalsOfOutput()
 	keepCrashFromBlocking(term)
 	lines := terminal.NewLog(term.Err, s.logHandler)
@@ -105,7 +87,7 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *kong.Context) error {
 	config.Own, config.Version, config.Logger, config.LogCounts = admin.addresses(), version(), logger, lines.Counts
 	n, err := node.New(config)
 	if err != nil {
-		return terminal.Usagef("%s", withDashes(err.Error(), c.Flags()))
+		return terminal.Usagef("%s", withDashes(err.Error(), c))
 	}
 	ctx, release := terminal.UntilSignal(term)
 	defer release()
