@@ -35,6 +35,16 @@ func (a *Answer) Size() int {
 // Text reports whether the body can be shown as it is.
 func (a *Answer) Text() bool { return utf8.ValidString(a.Body) }
 
+// OneLine is a text that others wrote, on one line and without control characters.
+func OneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, strings.Join(strings.Fields(s), " "))
+}
+
 // shownAnswer is how many characters of an answer a last error ends with.
 const shownAnswer = 120
 
@@ -44,13 +54,7 @@ func (t *Timer) ShownError() string {
 	if t.LastAnswer == nil || !t.LastAnswer.Text() {
 		return t.LastError
 	}
-	line := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, strings.Join(strings.Fields(t.LastAnswer.Body), " "))
-	n := 0
+	line, n := OneLine(t.LastAnswer.Body), 0
 	for i := range line {
 		if n++; n > shownAnswer {
 			line = line[:i]

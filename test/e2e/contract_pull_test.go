@@ -103,7 +103,7 @@ func checkNack(k *talk) {
 	k.policy(`{"delivery":"pull","retry":{"max_attempts":3,"min_backoff":"1h","max_backoff":"1h","jitter":0}}`)
 	k.add(`{"id":"a","delay":"0s"}`).is(201)
 	first := k.pulled(1, `{}`)
-	k.ask("POST", "/v1/nack", ofReceipts(first.text("timers/0/receipt"))+`,"delay":"0s","reason":"not now"}`).is(200).has("results/0/status", "200")
+	k.ask("POST", "/v1/nack", ofReceipts(first.text("timers/0/receipt"))+`,"delay":"0s","reason":"not\n now"}`).is(200).has("results/0/status", "200")
 	second := k.pulled(1, `{}`).has("timers/0/attempt", "2")
 	if second.number("timers/0/fence") <= first.number("timers/0/fence") {
 		k.Errorf("fence %d after %d", second.number("timers/0/fence"), first.number("timers/0/fence"))

@@ -141,11 +141,12 @@ func TestClaims(t *testing.T) {
 		"results", `[{"receipt":"jobs/a/1","status":200},{"code":"over","receipt":"nonsense","status":410},{"code":"over","receipt":"jobs/a/7","status":410}]`)
 	h.do("POST", "/v1/nack", `{"receipts":["jobs/b/1"],"delay":"5s","reason":"no \"stock\""}`).want(200).has("results.0.status", "200")
 	h.do("POST", "/v1/nack", `{"receipts":["jobs/b/1"]}`).want(200)
+	h.do("POST", "/v1/nack", `{"receipts":["jobs/b/1"],"reason":"no stock:\r\n  Größe\u0001\tXL\n"}`).want(200)
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"],"lease":"12h"}`).want(200).has("results.0.status", "200")
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"]}`).want(200)
 	h.do("POST", "/v1/ack", `{"receipts":[]}`).want(200).has("results", "[]")
 	want := []backend.LeaseUpdate{{Kind: timer.AckLease}, {Kind: timer.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: timer.NackLease},
-		{Kind: timer.ExtendLease, LeaseMs: 12 * 3_600_000}, {Kind: timer.ExtendLease}}
+		{Kind: timer.NackLease, Reason: "no stock: Größe? XL"}, {Kind: timer.ExtendLease, LeaseMs: 12 * 3_600_000}, {Kind: timer.ExtendLease}}
 	if len(h.engine.claims) != len(want) {
 		t.Fatalf("%d claims", len(h.engine.claims))
 	}

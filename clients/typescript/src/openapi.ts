@@ -1918,7 +1918,7 @@ export interface components {
             receipts: components["schemas"]["Receipts"];
             /** @description Until the next attempt; else the backoff. */
             delay?: components["schemas"]["Duration"];
-            /** @description Shows as last_error. */
+            /** @description Shows as last_error, on one line. */
             reason?: string;
         };
         Extend: {

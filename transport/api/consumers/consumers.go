@@ -197,6 +197,7 @@ func readUpdate(r *web.Reader, names []string) (c backend.LeaseUpdate) {
 			if c.Reason = r.Text("reason"); len(c.Reason) > maxReason {
 				r.Reject(web.Bad(web.BadRequest, "reason: over 1024 bytes"))
 			}
+			c.Reason = timer.OneLine(c.Reason)
 		case "lease":
 			c.LeaseMs = spec.ReadLease(r)
 		}

@@ -967,7 +967,7 @@ class Nack(_Nack, total=False):
     delay: Duration
     """Until the next attempt; else the backoff."""
     reason: str
-    """Shows as last_error."""
+    """Shows as last_error, on one line."""
 
 
 class _Extend(TypedDict):
