@@ -197,6 +197,10 @@ func TestConsoleChangesTimers(t *testing.T) {
 	b.sees("resumed. Timers that are due are called now")
 	poll(t, browserLimit, "the timer is called", func() bool { return rec.called("try", "wait") == 1 })
 	b.shot("topic-dark")
+	for _, hash := range []string{"#/nowhere", "#/cluster/n1", "#/topics/try/nowhere", "#/topics/try/timers", "#/topics/try/timers/wait/more"} {
+		b.open(p.url + "/" + hash)
+		b.sees("Page not found")
+	}
 	b.content()
 }
 

@@ -22,13 +22,15 @@ function where() {
   return { segments, params: Object.fromEntries(new URLSearchParams(params || "")) };
 }
 
-function page({ segments: [first, topic, timers, id], params }) {
-  switch (first) {
-    case undefined: return [html`<${Overview} />`, "Overview"];
+function page({ segments, params }) {
+  const [first, topic, timers, id] = segments;
+  switch (first === "topics" ? first : segments.join("/")) {
+    case "": return [html`<${Overview} />`, "Overview"];
     case "topics":
       if (!topic) return [html`<${Topics} />`, "Topics"];
-      if (timers === "timers" && id) return [html`<${Timer} key=${topic + "/" + id} topic=${topic} id=${id} />`, id];
-      return [html`<${Topic} key=${topic} topic=${topic} params=${params} />`, topic];
+      if (timers === "timers" && segments.length === 4) return [html`<${Timer} key=${topic + "/" + id} topic=${topic} id=${id} />`, id];
+      if (!timers) return [html`<${Topic} key=${topic} topic=${topic} params=${params} />`, topic];
+      break;
     case "search": return [html`<${Search} key=${params.q} q=${params.q || ""} />`, `Search: ${params.q || ""}`];
     case "dead": return [html`<${Dead} params=${params} />`, "Dead letters"];
     case "due": return [html`<${Due} params=${params} />`, "Upcoming"];
