@@ -589,7 +589,7 @@ func TestTimesAreLocal(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	for args, want := range map[string]string{"list t": "2030-01-01T05:30:00.000+05:30", "get t x": "2030-01-01T05:30:00.000+05:30", "list t --json": "2030-01-01T00:00:00.000Z"} {
+	for args, want := range map[string]string{"list t": "2030-01-01T05:30:00.000+05:30", "get t x": "2030-01-01T05:30:00.000+05:30", "next t x": "Tue 2030-01-01 05:30:00 IST", "list t --json": "2030-01-01T00:00:00.000Z"} {
 		if got := carillon(t, "", []string{"TZ=Asia/Kolkata"}, append([]string{"ctl", "--url", server.URL}, strings.Fields(args)...)...); !strings.Contains(got.out, want) {
 			t.Errorf("%s: %s%s", args, got.out, got.err)
 		}

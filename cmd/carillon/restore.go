@@ -38,7 +38,7 @@ func (r *restoreCmd) Run(term *terminal.Terminal) error {
 		return fmt.Errorf("%w; nothing was restored", err)
 	}
 	fmt.Fprintf(term.Out, "restored the backup of cluster %s as of %s into %s, as cluster %s\n", out.Backup.ClusterID,
-		time.UnixMilli(out.Backup.TimeMs).UTC().Format(time.RFC3339), r.Data, out.ClusterID)
+		time.UnixMilli(out.Backup.TimeMs).Format(time.RFC3339), r.Data, out.ClusterID)
 	fmt.Fprintf(term.Out, "topics %d, timers scheduled %d, in flight %d, dead %d, finished %d\n", out.Topics, out.Scheduled, out.Leased, out.Dead, out.Finished)
 	if out.Late > 0 {
 		fmt.Fprintf(term.Out, "overdue %d: %s\n", out.Late, r.became(out))

@@ -124,7 +124,7 @@ func (b *backupCmd) take(from io.Reader, to io.Writer, term *terminal.Terminal) 
 
 func describe(head backup.Head, size int64, term *terminal.Terminal) {
 	fmt.Fprintf(term.Err, "carillon: backup of cluster %s, %d shards, as of %s, %d bytes\n", head.ClusterID, head.Shards,
-		time.UnixMilli(head.TimeMs).UTC().Format(time.RFC3339), size)
+		time.UnixMilli(head.TimeMs).Format(time.RFC3339), size)
 	if head.Key == "" {
 		fmt.Fprintln(term.Err, "carillon: it is not encrypted, as the cluster has no --secrets-key: payloads, credentials and signing secrets are in it in the clear")
 	} else {

@@ -377,7 +377,7 @@ func (f *findings) backups(node string, m map[string]float64) {
 	made := "none is known"
 	at, some := m["carillon_backup_last_success_timestamp_seconds"]
 	if some {
-		made = "the last one was made " + time.Unix(int64(at), 0).UTC().Format(time.RFC3339)
+		made = "the last one was made " + time.Unix(int64(at), 0).Format(time.RFC3339)
 	}
 	switch overdue := time.Duration(m["carillon_backup_overdue_seconds"]) * time.Second; {
 	case overdue > backupLate:

@@ -21,7 +21,7 @@ type nextCmd struct {
 }
 
 func (*nextCmd) Help() string {
-	return "As if all calls were on time from now on. The first is the pending occurrence, late or not. LOCAL TIME is by the clocks of the series."
+	return "As if all calls were on time from now on. The first is the pending occurrence, late or not. LOCAL TIME is by the clocks of the series, else of this machine."
 }
 
 func (n *nextCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -50,7 +50,7 @@ func (c *Command) now() time.Time {
 }
 
 // printTimes prints when a timer is due, or a series its next times, by the clocks of a zone; "":
-// of the series.
+// of the series, or of this machine.
 func printTimes(out io.Writer, t *client.Timer, zone string, now func() time.Time) error {
 	times := t.Next
 	if t.Repeat == nil {
@@ -65,6 +65,9 @@ func printTimes(out io.Writer, t *client.Timer, zone string, now func() time.Tim
 	clocks, err := recurrence.Release.Load(zone)
 	if err != nil {
 		clocks = time.UTC // the node knows a newer zone
+	}
+	if zone == "" && t.Repeat == nil {
+		clocks = time.Local
 	}
 	table, from := newTable(out, "DUE", "IN WORDS", "LOCAL TIME"), now()
 	for _, due := range times {

@@ -172,7 +172,7 @@ func (w *writer) add(j *job) error {
 		w.due++
 	}
 	if w.first == "" {
-		w.first = fmt.Sprintf("%s, due %s", j.ID, time.UnixMilli(j.AtMs).UTC().Format(time.RFC3339))
+		w.first = fmt.Sprintf("%s, due %s", j.ID, time.UnixMilli(j.AtMs).Format(time.RFC3339))
 	}
 	line, err := json.Marshal(j)
 	if err != nil {
