@@ -95,9 +95,9 @@ func TestDryRunOfPolicy(t *testing.T) {
 	n.must(200, "PATCH", path, `{"delivery":"pull"}`)
 	n.must(201, "POST", path+"/timers", `{"id":"b","delay":"0s"}`)
 	n.must(200, "POST", path+"/pull", `{"wait":"20s"}`)
-	asked(409, "", `{"delivery":"push"}`, "and 1 are")
-	asked(409, "?dry_run=true", `{"delivery":"push"}`, "and 1 are")
-	asked(409, "?dry_run=true&force=true", `{"delivery":"push"}`, "and 1 are")
+	asked(409, "", `{"delivery":"push"}`, "and 1 is; pause")
+	asked(409, "?dry_run=true", `{"delivery":"push"}`, "and 1 is; pause")
+	asked(409, "?dry_run=true&force=true", `{"delivery":"push"}`, "and 1 is; pause")
 }
 
 // slippingMeta has adds made just before the meta group decides about a topic, too late for what is

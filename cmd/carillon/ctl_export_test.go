@@ -63,7 +63,7 @@ func TestExportAndImport(t *testing.T) {
 	if got := run("", "import", file, "--dry-run"); got.code != exitOK || !strings.HasPrefix(got.out, "good: 5 timers of 1 topic; nothing was changed\norders: 5 timers, the first {\"id\":") {
 		t.Errorf("dry run: %+v", got)
 	}
-	for _, want := range []string{"orders: 5 added, 0 there already\n", "orders: 0 added, 5 there already\n"} {
+	for _, want := range []string{"orders: 5 added, 0 there already; 1 of those added was due more than a minute ago\n", "orders: 0 added, 5 there already\n"} {
 		if got := run(before.out, "import", "-"); got.code != exitOK || got.out != want {
 			t.Errorf("import: %+v, want %q", got, want)
 		}
@@ -232,13 +232,22 @@ func TestImportRefuses(t *testing.T) {
 			stdin: head + `{"id":"a","at_ms":1}` + "\n" + `{"id":"b","at_ms":1}` + "\n" + `{"end":{"timers":2}}`,
 			replies: append([]reply{gone}, ok(there,
 				`{"results":[{"status":503,"id":"a","error":{"code":"no_leader","status":503,"retryable":true}},{"status":200,"id":"b"}]}`,
-				`{"results":[{"status":201,"id":"a"}]}`)...),
+				`{"results":[{"status":201,"id":"a","late_by_ms":61000}]}`)...),
 			asked: []string{
 				"GET /v1/topics/t", "PUT /v1/topics/t {}",
 				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1},{"op":"add","merge":"reject","id":"b","at_ms":1}]}`,
 				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1}]}`,
 			},
-			out: []string{"t: 1 added, 1 there already"},
+			out: []string{"t: 1 added, 1 there already; 1 of those added was due more than a minute ago\n"},
+		},
+		{
+			name: "late ones are counted", args: append([]string{"--json"}, import1...), stdin: head + `{"id":"a","at_ms":1}` + "\n" + `{"id":"b","at_ms":1}` + "\n" + `{"end":{"timers":2}}`,
+			replies: ok(there, `{"results":[{"status":201,"id":"a","late_by_ms":61000},{"status":201,"id":"b","late_by_ms":62000}]}`),
+			asked: []string{
+				"GET /v1/topics/t",
+				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1},{"op":"add","merge":"reject","id":"b","at_ms":1}]}`,
+			},
+			out: []string{`{"topic":"t","added":2,"there":0,"late":2}` + "\n"},
 		},
 	})
 }

@@ -26,6 +26,7 @@ type importRun struct {
 	bytes   int
 	added   int
 	there   int
+	late    int // of those added: due more than a minute before
 	refused int // in all topics
 	hold    []importOp
 }
@@ -55,7 +56,7 @@ const (
 )
 
 func (r *importRun) topic(head *exportHead) error {
-	r.head, r.added, r.there = head, 0, 0
+	r.head, r.added, r.there, r.late = head, 0, 0, 0
 	there, err := r.ctl.hasTopic(head.Topic)
 	if err != nil || there {
 		return err // its own policy stays
@@ -130,9 +131,16 @@ func (r *importRun) end() error {
 		o.set("topic", r.head.Topic)
 		o.set("added", r.added)
 		o.set("there", r.there)
+		if r.late > 0 {
+			o.set("late", r.late)
+		}
 		return printJSON(r.term.Out, o.bytes())
 	}
-	_, err := fmt.Fprintf(r.term.Out, "%s: %d added, %d there already\n", r.head.Topic, r.added, r.there)
+	late := ""
+	if r.late > 0 {
+		late = fmt.Sprintf("; %s due more than a minute ago", terminal.Many(int64(r.late), "of those added was", "of those added were"))
+	}
+	_, err := fmt.Fprintf(r.term.Out, "%s: %d added, %d there already%s\n", r.head.Topic, r.added, r.there, late)
 	return err
 }
 
@@ -290,6 +298,9 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 		o, p := &r.ops[i], results[i].Problem
 		switch {
 		case p == nil:
+			if results[i].LateByMs > 0 {
+				r.late++
+			}
 			if o.there = results[i].Status != http.StatusCreated; o.there {
 				r.there++
 			} else {

@@ -12,7 +12,11 @@ func noTopic() *Problem { return Fail(404, UnknownTopic, "there is no such topic
 // Fault is the problem that an engine's error is to the client.
 func Fault(err error) *Problem {
 	if leased, ok := errors.AsType[timer.LeasedError](err); ok {
-		return Failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", leased.Leased)
+		are := "are"
+		if leased.Leased == 1 {
+			are = "is"
+		}
+		return Failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d %s; pause the topic and wait for them to end", leased.Leased, are)
 	}
 	const deletesNamed = "%s; ?force=true deletes it nevertheless, and their outcomes are not made"
 	if used, ok := errors.AsType[timer.InUseError](err); ok {
