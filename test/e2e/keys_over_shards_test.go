@@ -37,7 +37,11 @@ func callsByKey(t *testing.T, c *client, place func(shard string) string, policy
 			ops = append(ops, fmt.Sprintf(`{"op":"add","id":"%s%d","at_ms":%d}`, key, i, instant.UnixMilli()))
 		}
 	}
-	c.batch(t, "keys", ops)
+	for i, status := range c.batch(t, "keys", ops) {
+		if status != 201 {
+			t.Fatalf("%s: %d", ops[i], status)
+		}
+	}
 	if !time.Now().Before(instant) {
 		t.Fatal("it took too long to add the backlog")
 	}
@@ -51,6 +55,16 @@ func callsByKey(t *testing.T, c *client, place func(shard string) string, policy
 		}
 		return len(called) >= skip+count
 	})
+	first := map[string]time.Duration{} // after the instant
+	for _, a := range rcv.arrivals() {
+		key, id, _ := strings.Cut(a.timer, "}")
+		if _, seen := first[key]; id != "probe" && !seen {
+			if first[key] = a.at.Sub(instant); first[key] < 0 {
+				t.Errorf("%s is called %v early", a.timer, -first[key])
+			}
+		}
+	}
+	t.Logf("first calls after the instant: %v; alone is %s", first, keys[alone][0])
 	for _, key := range called[skip : skip+count] {
 		if key == keys[alone][0] {
 			one++
@@ -68,7 +82,7 @@ func TestKeysTakeTurnsOverShards(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	c := newClient(serve(t, t.TempDir()))
-	one, other := callsByKey(t, c, func(shard string) string { return shard }, fmt.Sprintf(`,"destination_concurrency":%d,"per_key":{"fair":true}`, turnsSlots), 0, 900)
+	one, other := callsByKey(t, c, func(shard string) string { return shard }, fmt.Sprintf(`,"destination_concurrency":%d,"per_key":{"fair":true}`, turnsSlots), 0, 2700)
 	t.Logf("a key alone in its shard has had %.0f calls, one of nine in another %.0f", one, other)
 	if one > 1.25*other || one < 0.6*other {
 		t.Errorf("a key alone in its shard has had %.0f calls, one of nine in another %.0f", one, other)
