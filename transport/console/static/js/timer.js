@@ -4,8 +4,9 @@ import { Action, Answer, Card, Empty, Failed, Labels, say, State, Table, Url, Wa
 import { EditTimer, Occurrences } from "./forms.js";
 import { redriveBody, RedriveURL } from "./dead.js";
 
-// story says in plain words what is the matter with a timer: kind, headline, and what to do.
-export function story(t, now = Date.now()) {
+// story says in plain words what is the matter with a timer: kind, headline, and what to do. A
+// timer that is not due has no reason to wait yet, also where its topic is paused.
+export function story(t, now = Date.now(), topicPaused = false) {
   const last = t.last_status ? `answered ${t.last_status}` : t.last_error ? `failed: ${t.last_error}` : "failed";
   switch (t.state) {
     case "done":
@@ -40,6 +41,7 @@ export function story(t, now = Date.now()) {
   }
   const next = t.next_attempt_ms || t.due_ms;
   if (t.attempts > 0) return ["warn", `The last attempt ${last}. Next retry ${ago(next, now)}.`, `Attempt ${t.attempts + 1} of ${t.max_attempts}.`];
+  if (next > now && topicPaused) return ["warn", `Its topic is paused. Its time is ${ago(next, now)}.`, "It runs in time if you resume the topic by then."];
   if (next > now) return ["", `Scheduled: it runs ${ago(next, now)}.`, ""];
   return ["warn", `Due for ${span(now - next)}. It is about to be called.`, ""];
 }
@@ -131,7 +133,7 @@ export function Timer({ topic, id }) {
     return html`<div class="stack"><h1>${id}</h1>${error && error.status === 404 ? html`<${Card}><${Empty}>There is no timer <b>${id}</b> in topic ${topic} or in its history.<//><p><a href=${topicLink(topic)}>To the topic</a></p><//>` : html`<${Failed} error=${error} again=${again} />`}</div>`;
   }
   const { t, raw } = data, policy = (of.data && of.data.policy) || {};
-  const [kind, head, more] = story(t);
+  const [kind, head, more] = story(t, Date.now(), of.data && of.data.paused);
   const entries = (past.data && past.data.entries) || [];
   const attempts = t.attempt_log || (entries.find((e) => e.uid === t.uid) || {}).attempt_log || [];
   const others = entries.filter((e) => e.uid !== t.uid || t.repeat);
