@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ func TestReadNeedsAMajorityInItsTerm(t *testing.T) {
 	if replica, term, number := in.Uvarint(), in.Uvarint(), in.Uvarint(); in.End() != nil || replica != ReplicaID(8, 1) || term != g.term || number != g.reads.last {
 		t.Fatalf("the question is about replica %x, term %d, number %d", replica, term, number)
 	}
+	whole := termBody(ReplicaID(8, 1), g.term, g.reads.last)
 	for name, say := range map[string]func(){
 		"earlier term":     func() { c.answerTerm(8, 1, termBody(ReplicaID(8, 1), g.term-1, g.reads.last)) },
 		"later term":       func() { c.answerTerm(8, 1, termBody(ReplicaID(8, 1), g.term+1, g.reads.last)) },
@@ -56,8 +58,8 @@ func TestReadNeedsAMajorityInItsTerm(t *testing.T) {
 		"later question":   func() { c.answerTerm(8, 1, termBody(ReplicaID(8, 1), g.term, g.reads.last+1)) },
 		"another node":     func() { c.answerTerm(9, 1, termBody(ReplicaID(8, 1), g.term, g.reads.last)) },
 		"no voter":         func() { c.answerTerm(8, 1, termBody(ReplicaID(8, 2), g.term, g.reads.last)) },
-		"more bytes":       func() { c.answerTerm(8, 1, append(termBody(ReplicaID(8, 1), g.term, g.reads.last), 0)) },
-		"fewer bytes":      func() { c.answerTerm(8, 1, termBody(ReplicaID(8, 1), g.term, g.reads.last)[:9]) },
+		"more bytes":       func() { c.answerTerm(8, 1, append(slices.Clone(whole), 0)) },
+		"fewer bytes":      func() { c.answerTerm(8, 1, whole[:len(whole)-1]) },
 	} {
 		say()
 		if r.settle(); answered() {
