@@ -31,6 +31,7 @@ type browser struct {
 	last    int
 	waiting map[int]chan json.RawMessage
 	faults  []string // reported by the page's console or its content security policy
+	cut     bool     // a file of the page was not loaded, as another test changed the machine's networks
 	gone    chan struct{}
 }
 
@@ -164,6 +165,8 @@ func (b *browser) note(m *message) {
 		b.faults = append(b.faults, p.ExceptionDetails.Text+" "+p.ExceptionDetails.Exception.Description)
 	case m.Method == "Runtime.consoleAPICalled" && (p.Type == "error" || p.Type == "warning"):
 		b.faults = append(b.faults, fmt.Sprint(p.Args))
+	case m.Method == "Log.entryAdded" && strings.Contains(p.Entry.Text, "ERR_NETWORK_CHANGED"):
+		b.cut = b.cut || !strings.Contains(p.Entry.URL, "/v1/")
 	case m.Method == "Log.entryAdded" && p.Entry.Level == "error" && !(p.Entry.Source == "network" && strings.Contains(p.Entry.URL, "/v1/")):
 		b.faults = append(b.faults, p.Entry.Source+": "+p.Entry.Text+" "+p.Entry.URL)
 	}
@@ -250,6 +253,9 @@ func (b *browser) awaitTrue(what, expression string) {
 		err := b.tryEval("Boolean("+expression+")", &ok)
 		if ok && err == nil {
 			return
+		}
+		if b.wasCut() {
+			b.do("Page.reload", map[string]any{}, nil)
 		}
 		select {
 		case <-tick.C: // the page may be navigating, so an error is tried again
@@ -357,6 +363,15 @@ func (b *browser) shot(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// wasCut reports, once, that the page has to be loaded again.
+func (b *browser) wasCut() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.cut
+	b.cut = false
+	return was
 }
 
 func (b *browser) complaints() []string {
