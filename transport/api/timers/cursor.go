@@ -46,7 +46,8 @@ func timerCursor(k timer.SortKey, listing uint64) string {
 	return web.SealCursor(b, listing)
 }
 
-func parseTimerCursor(s string, listing uint64) (*timer.SortKey, bool) {
+// parseTimerCursor reads a cursor of a listing of one topic, or of many.
+func parseTimerCursor(s string, listing uint64, many bool) (*timer.SortKey, bool) {
 	b, ok := web.OpenCursor(s, web.CursorTimers, listing)
 	if !ok {
 		return nil, false
@@ -60,10 +61,13 @@ func parseTimerCursor(s string, listing uint64) (*timer.SortKey, bool) {
 	if k.Seq, n = binary.Uvarint(b); n <= 0 {
 		return nil, false
 	}
-	id, topic, many := bytes.Cut(b[n:], []byte{0})
+	id, topic := b[n:], []byte(nil)
+	if many {
+		id, topic, _ = bytes.Cut(id, []byte{0})
+	}
 	if k.ID = string(id); many {
 		number, n := binary.Uvarint(topic)
-		if n != len(topic) || number == 0 || number > math.MaxUint32 {
+		if n <= 0 || n != len(topic) || number == 0 || number > math.MaxUint32 {
 			return nil, false
 		}
 		k.Topic = timer.TopicID(number)

@@ -14,7 +14,7 @@ func TestPlaceInACursor(t *testing.T) {
 	if !web.ValidID(inner) {
 		t.Fatal("a cursor is no id: the test tests nothing")
 	}
-	k, ok := parseTimerCursor(timerCursor(timer.SortKey{SortMs: 7, Seq: 8, ID: inner}, 9), 9)
+	k, ok := parseTimerCursor(timerCursor(timer.SortKey{SortMs: 7, Seq: 8, ID: inner}, 9), 9, false)
 	if !ok || k.SortMs != 7 || k.Seq != 8 || k.ID != inner {
 		t.Errorf("%+v", k)
 	}
@@ -31,7 +31,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add(timerCursor(timer.SortKey{SortMs: noonMs, ID: "a", Seq: 3}, listing), int64(-1), uint64(math.MaxUint64), "{k}x")
 	f.Add(web.NameCursor("orders", ""), int64(math.MaxInt64), uint64(1), "..")
 	f.Fuzz(func(t *testing.T, s string, sortMs int64, seq uint64, id string) {
-		if k, ok := parseTimerCursor(s, listing); ok && timerCursor(*k, listing) != s {
+		if k, ok := parseTimerCursor(s, listing, false); ok && timerCursor(*k, listing) != s {
 			t.Fatalf("%q opened as %+v", s, k)
 		}
 		if name, ok := web.ParseNameCursor(s, "or"); ok && web.NameCursor(name, "or") != s {
@@ -48,11 +48,18 @@ func FuzzCursor(f *testing.F) {
 		}
 		key := timer.SortKey{SortMs: sortMs, ID: id, Seq: seq}
 		sealed := timerCursor(key, listing)
-		k, ok := parseTimerCursor(sealed, listing)
+		k, ok := parseTimerCursor(sealed, listing, false)
 		if ok != web.ValidID(id) && len(sealed) <= web.MaxCursorBytes || ok && *k != key {
 			t.Fatalf("%+v came back as %+v %v", key, k, ok)
 		}
-		if _, ok := parseTimerCursor(sealed, listing+1); ok {
+		if topic := uint32(seq); topic != 0 && web.ValidID(id) {
+			key.Topic = timer.TopicID(topic)
+			sealed := timerCursor(key, listing)
+			if k, ok := parseTimerCursor(sealed, listing, true); ok != (len(sealed) <= web.MaxCursorBytes) || ok && *k != key {
+				t.Fatalf("%+v came back as %+v %v", key, k, ok)
+			}
+		}
+		if _, ok := parseTimerCursor(sealed, listing+1, false); ok {
 			t.Fatal("opened for another listing")
 		}
 		if _, ok := web.ParseNameCursor(sealed, ""); ok {

@@ -98,7 +98,7 @@ func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID
 	listing := listingSum(q)
 	if c, given := rq.Query.Value("cursor"); given {
 		var ok bool
-		if q.After, ok = parseTimerCursor(c, listing); !ok {
+		if q.After, ok = parseTimerCursor(c, listing, q.ManyTopics()); !ok {
 			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
 		}
 	}
