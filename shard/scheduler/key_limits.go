@@ -174,7 +174,7 @@ func (k *keyQueue) forget() {
 	delete(q.keys, k.hash)
 	k.spot.Leave()
 	q.waiting[k.gate] -= int(k.first.timers) // they come back
-	k.order = q.order - 1
+	k.order = q.order - 1                    // dropped
 }
 
 // forgetRested drops the queues of keys whose buckets have filled, or whose turns have ended, so
@@ -294,5 +294,69 @@ func (q *topicQueue) shareTurns() {
 func (kq *keyQueues) setTag(l *keyLane) {
 	if l.key.queue.mode.fair {
 		l.tag = max(l.key.queue.virtual, l.key.ends)
+	}
+}
+
+// take gives the key to a head, whose lease is being proposed. moveUp must follow.
+func (kq *keyQueues) take(f *activeLease) {
+	l := kq.refs[f.handle].lane
+	k := l.key
+	f.key, f.firm, f.kept = k, l.blocking, f.kept || f.dueMs <= k.freeMs
+	kq.use(l)
+	k.active = f
+}
+
+// reserve gives the key to a head, whose lease for a consumer is being proposed.
+func (kq *keyQueues) reserve(e entry) {
+	l := kq.refs[e.handle].lane
+	kq.use(l)
+	l.key.holder = e.handle
+	kq.refs[e.handle] = keyRef{lane: &l.key.first, seq: e.seq, leased: true}
+	kq.moveUp(l.key)
+}
+
+// use counts a lease of the head of a lane.
+func (kq *keyQueues) use(l *keyLane) {
+	k, q := l.key, l.key.queue
+	if q.mode.fair {
+		q.virtual = max(q.virtual, l.tag)
+		k.ends = max(k.ends, l.tag) + turnUnit/uint64(k.weight)
+	}
+	if q.mode.rated() {
+		k.bucket.tokens--
+	}
+	k.leased++
+	if u := k.shared(); u != nil {
+		u.spend()
+	}
+	gate, _ := kq.gateOf(k)
+	k.setGate(gate)
+	kq.clearHead(l)
+	kq.rest(l)
+}
+
+// freed frees the key when a lease has ended, or was not granted. A timer that will be tried again
+// still blocks the key of a serial topic.
+func (kq *keyQueues) freed(f *activeLease) {
+	k := f.key
+	if f.key = nil; k == nil || !kq.active || k.dropped() {
+		return
+	}
+	if k.queue.mode.rated() && !f.called {
+		k.bucket.tokens++
+	}
+	if k.active == f {
+		k.active = nil
+	}
+	kq.unlease(k)
+	kq.block(k, f.handle)
+	kq.moveUp(k)
+}
+
+// unlease counts the end of a lease.
+func (kq *keyQueues) unlease(k *keyQueue) {
+	k.leased--
+	if k.queue.mode.most > 0 {
+		k.freeMs = kq.now.WallMs
 	}
 }

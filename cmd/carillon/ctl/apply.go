@@ -59,7 +59,8 @@ type plannedTopic struct {
 	FormerIDs  int64                `json:"former_ids"`
 }
 
-func (p *plannedTopic) note() string {
+// warning names the pending timers that the change affects, by number; "": none.
+func (p *plannedTopic) warning() string {
 	if p.WithoutURL+p.FormerIDs == 0 {
 		return ""
 	}
@@ -187,7 +188,7 @@ func (s *step) send(ctl *Command, r client.Request) (stop bool) {
 	case err == nil:
 		var answer plannedTopic
 		_ = json.Unmarshal(body, &answer)
-		s.Note = answer.note()
+		s.Note = answer.warning()
 	case refused && s.Action == "delete" && p.Status == http.StatusNotFound:
 		s.Note = "somebody else deleted it meanwhile"
 	case refused && p.Code == client.ErrNotEmpty:

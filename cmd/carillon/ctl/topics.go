@@ -70,7 +70,7 @@ func (d *topicCondition) change(ctl *Command, term *terminal.Terminal, r client.
 		return ctl.showDetail(term, r)
 	}
 	return ctl.show(term, r, reading(func(answer *plannedTopic) error {
-		s := step{Topic: answer.Topic, Action: answer.Action, Changes: answer.Changes, Note: answer.note()}
+		s := step{Topic: answer.Topic, Action: answer.Action, Changes: answer.Changes, Note: answer.warning()}
 		_, err := fmt.Fprintf(term.Out, "%s\nnothing was changed\n", printable(s.String()))
 		return err
 	}))
