@@ -208,6 +208,39 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 	}
 }
 
+// TestHandOverToANodeThatStopped: a leader whose transferee stops meanwhile gives the transfer up as
+// soon as it knows that frames did not arrive, and serves on. It does not begin another to that node
+// until it must have heard whether that may lead.
+func TestHandOverToANodeThatStopped(t *testing.T) {
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
+	c.leads()
+	r.pass(time.Second)
+	g := r.host.group(1)
+	g.transfer.begin(g, ReplicaID(8, 1))
+	r.pass(tickInterval)
+	if !g.transfer.sent || c.count(pb.MsgTimeoutNow) == 0 {
+		t.Fatal("the transferee was not asked to stand")
+	}
+	r.host.Unreachable(8)
+	r.pass(tickInterval)
+	p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pass(2 * tickInterval)
+	if !p.answered() || p.op.err != nil {
+		t.Error("an add waits although the transfer was given up")
+	}
+	voters := []uint64{ReplicaID(8, 1), ReplicaID(9, 1)}
+	if next := g.transfer.transfereeAmong(g, voters); next != voters[1] {
+		t.Errorf("replica %x is to lead next, want that of node 9", next)
+	}
+	r.pass(passedOverFor)
+	if next := g.transfer.transfereeAmong(g, voters); next != voters[0] {
+		t.Errorf("replica %x is to lead after a second, want that of node 8", next)
+	}
+}
+
 // TestHeartbeatsLeaveTogether: groups whose leaders were elected at different ticks of the worker
 // send their heartbeats in the same turn. Each frame wakes two idle nodes.
 func TestHeartbeatsLeaveTogether(t *testing.T) {

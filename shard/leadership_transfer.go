@@ -15,6 +15,9 @@ const (
 	steadyFor = 3 * time.Second
 	// handOverLimit is how long a transfer may take before it is given up.
 	handOverLimit = 2 * time.Second
+	// passedOverFor is how long no leadership goes to a node that frames did not reach: by then it
+	// is known whether it may lead.
+	passedOverFor = time.Second
 )
 
 // leadershipTransfer is a transfer that this leader makes.
@@ -22,6 +25,9 @@ type leadershipTransfer struct {
 	to    uint64 // replica that becomes the leader; 0: none
 	sent  bool   // it was asked to campaign
 	until time.Duration
+
+	passedOver      uint64 // the transferee of the last transfer that was given up, see unreachable
+	passedOverUntil time.Duration
 }
 
 // toRemaining makes a replica that must not lead transfer to a voter that should lead, else to
@@ -50,6 +56,9 @@ func (t *leadershipTransfer) transfereeAmong(r *replica, ids []uint64) uint64 {
 // transfereeWhere is transfereeAmong with its own condition on the node.
 func (t *leadershipTransfer) transfereeWhere(r *replica, ids []uint64, may func(node uint64) bool) uint64 {
 	for _, id := range ids {
+		if id == t.passedOver && r.w.now.Mono < t.passedOverUntil {
+			continue
+		}
 		if id != r.id && slices.Contains(r.store.conf.Voters, id) && may(nodeOf(id)) && r.membership.hasCaughtUp(r, id) && !r.compare.isWrong(r, id) {
 			return id
 		}
@@ -93,6 +102,18 @@ func (t *leadershipTransfer) trySend(r *replica) {
 func (t *leadershipTransfer) send(r *replica) {
 	t.sent = true
 	r.raft.TransferLeader(t.to)
+}
+
+// unreachable gives up a transfer to a node that frames did not reach: it may have stopped, and
+// until raft gives the transfer up itself, this leader could propose nothing.
+func (t *leadershipTransfer) unreachable(r *replica, node uint64) {
+	if t.to == 0 || nodeOf(t.to) != node {
+		return
+	}
+	t.passedOver, t.passedOverUntil = t.to, r.w.now.Mono+passedOverFor
+	t.to, t.sent = 0, false
+	r.raft.TransferLeader(r.id) // raft ends the one under way
+	r.w.touchNext(r)
 }
 
 // expire gives up a transfer after handOverLimit; this leader then continues. A cordoned

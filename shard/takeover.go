@@ -161,9 +161,11 @@ func (s *timerShard) tookOver() {
 // What a host learns about other nodes' processes. All of it may be wrong but Restarted: it starts
 // elections and questions, and ends no lease.
 
-// Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
+// Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again,
+// and give up to hand over to them.
 func (h *Host) Unreachable(node uint64) {
 	h.eachGroup(func(r *replica) {
+		r.transfer.unreachable(r, node)
 		if id := r.membership.replicaOn(r, node); id != 0 && r.leader {
 			r.raft.ReportUnreachable(id)
 			r.w.touch(r)

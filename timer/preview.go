@@ -183,13 +183,18 @@ func previewModify(c *Command, cur *Timer, nowMs int64) Result {
 	if c.Patch.Payload || c.Patch.Repeat && c.Patch.Spec.Repeat != nil {
 		cur.Collected, cur.Full = 0, false
 	}
+	dueMs := cur.DueMs
 	c.Patch.ApplyTo(&cur.Spec, cur.Content)
 	if cur.Collected > 0 {
 		cur.ContentType = ""
 	}
 	if c.Patch.Due {
+		waits := c.Shift && cur.NextMs != dueMs // for its next retry
 		cur.DueMs = ClampMs(cur.DueMs)
-		cur.NextMs, cur.AskedMs = cur.DueMs, 0
+		if !waits || cur.DueMs > cur.NextMs {
+			cur.NextMs = cur.DueMs
+		}
+		cur.AskedMs = 0
 	}
 	if c.Patch.Repeat {
 		cur.Occurrence = 0

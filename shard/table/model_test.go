@@ -116,6 +116,7 @@ func (m *model) kill(x *modelTimer, why timer.Reason, at, until int64) {
 	x.rev++
 	x.parts = nil
 	m.tell(x)
+	x.logged = nil // a redrive begins without attempts
 }
 
 // create makes a timer, superseding ended timers of its id.
