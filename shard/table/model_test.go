@@ -230,7 +230,11 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		case c.Spec.Repeat != nil && m.blocks(x):
 			return timer.InUse, x
 		}
-		m.replace(x, c, c.Spec.DueMs)
+		due := c.Spec.DueMs
+		if c.Absolute && x.occurrence != 0 {
+			due = timer.Continued(x.Repeat, c.Spec.Repeat, x.DueMs, due, m.clock)
+		}
+		m.replace(x, c, due)
 		return timer.OK, x
 	case timer.Modify, timer.Fire, timer.Pause, timer.Resume:
 		switch {
