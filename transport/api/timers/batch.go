@@ -62,9 +62,9 @@ func (b *batch) release() {
 func Batch(rq *web.Request) *web.Problem {
 	// Each operation is an object, and some of them have more inside.
 	ops := min(bytes.Count(rq.Body, []byte{'{'}), rq.Limits.BatchOps)
-	waited, entered := rq.Batches.Enter(ops, rq.Limits.BatchWait, rq.Base.Done())
+	waited, entered := rq.Batches.Enter(rq.Who, ops, rq.Limits.BatchWait, rq.Base.Done())
 	if !entered {
-		return web.Fail(503, web.Overloaded, "too many batches are being worked on; nothing was changed")
+		return web.Failf(503, web.Overloaded, "this batch has waited for its turn for %s; nothing was changed. Send fewer at once, or ask another node", rq.Limits.BatchWait)
 	}
 	defer rq.Batches.Leave(ops)
 	if c := rq.Conn(); waited && c != nil && c.HungUp() {
