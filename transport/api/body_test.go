@@ -130,6 +130,36 @@ func TestBodiesShareABudget(t *testing.T) {
 	}
 }
 
+// The bodies of one token get half of the budget, from whatever addresses they come. Another token
+// gets the rest, also from the same address: many clients may be behind one.
+func TestBodiesOfOneToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `many add,cancel "*"`, `other add,cancel "*"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth, c.Limits.BodiesBytes = auth, 1<<20 })
+	part := func(token, from string) *probe {
+		p := h.from(from)
+		if _, err := io.WriteString(p.conn, batchHead+"Authorization: Bearer "+token+"\r\n"+lengthLine(900<<10)+"\r\n"+strings.Repeat(" ", 300<<10)); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := part("many", "127.0.0.2")
+	h.taken(bufferOf300K)
+	if res, err := http.ReadResponse(part("many", "127.0.0.3").br, nil); err != nil || res.StatusCode != 503 {
+		t.Fatalf("%+v %v, want 503", res, err)
+	}
+	h.taken(bufferOf300K)
+	second := part("other", "127.0.0.2")
+	h.taken(2 * bufferOf300K)
+	first.conn.Close()
+	second.conn.Close()
+	h.taken(0)
+}
+
 // A client that may not send a body, or sends it to where none belongs, or too much of it, is told
 // so before any of it: nothing is read, nothing invited.
 func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {

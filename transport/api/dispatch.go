@@ -33,7 +33,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem
 	defer func() {
 		defer noSniff(ctx)
 		if rq.bodyTaken > 0 {
-			s.bodyBudget.Give(rq.Address(), rq.bodyTaken)
+			s.bodyBudget.Give(rq.sender(), rq.bodyTaken)
 		}
 		rq.dropPart() // it has not arrived whole
 		if rq.unread() {

@@ -29,7 +29,7 @@ type listener struct {
 	net.Listener
 	limits  *web.Limits
 	framing http1.Limits
-	answers *budget
+	answers *budget[netip.Addr]
 	slack   time.Duration
 	log     *slog.Logger
 	full    []byte // the answer to one connection too many
@@ -48,7 +48,7 @@ type listener struct {
 	closeOnce sync.Once
 }
 
-func newListener(ln net.Listener, limits *web.Limits, answers *budget, tls *TLS, log *slog.Logger) *listener {
+func newListener(ln net.Listener, limits *web.Limits, answers *budget[netip.Addr], tls *TLS, log *slog.Logger) *listener {
 	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
 	l := &listener{
 		Listener: ln, limits: limits, answers: answers, slack: shortest / 16, log: log,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,8 +25,8 @@ type Server struct {
 	cfg        Config
 	router     *router
 	node       web.Node
-	bodyBudget budget
-	answers    budget
+	bodyBudget budget[sender]
+	answers    budget[netip.Addr]
 	hosts      []ownHost       // of Config.Hosts
 	origins    map[string]bool // of Config.Origins
 	http       *fasthttp.Server
