@@ -44,6 +44,10 @@ const (
 // the same time, the later one has received the report of the earlier. It lowers its part by
 // itself, and reports that once it has no more leases than that.
 //
+// A report lists the reports that its node has received only while the node knows a topic with such
+// a limit, or of a node with a part: so in most clusters, never. A report without the list proves
+// nothing of what was received, and until a node lists, no other raises a part.
+//
 // Invariant: at any time the leases that nodes have taken of a topic are together no more than its
 // limit, whichever leaders they believe in, with any clocks, and with heartbeats of any delay. This
 // holds while no leading node has been silent for silenceTimeout both to another one and to all
@@ -106,7 +110,7 @@ type other struct {
 	at      time.Duration // when it reported that; this node's monotonic clock
 	unsure  bool
 	omitted bool
-	hears   bool   // it receives this node's reports
+	hears   bool   // it receives this node's reports, or does not list what it receives
 	heard   uint64 // … the last one that it has received
 	parts   map[timer.TopicID]Part
 }
@@ -115,12 +119,13 @@ type other struct {
 type AllocationReport struct {
 	Seq      uint64 // grows from one to the next, over all its processes
 	WallMs   int64
-	Received []ReportRef // the latest report of each node that it hears
+	Received []ReportRef // the latest report of each node that it hears, unless Unlisted
 	Parts    []Part      // by topic, in rising order
 	// Its process has just begun: consumers may have leases from the one before, which nobody
 	// counts yet.
-	Unsure  bool
-	Omitted bool // it reports none of these: a node of an older release
+	Unsure   bool
+	Unlisted bool // Received is left out: for all that its node knows, nobody has a part
+	Omitted  bool // it reports none of these: a node of an older release
 }
 
 // ReportRef is the last report that was received from a node.
@@ -259,12 +264,26 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 	}
 	slices.SortFunc(report.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
+	if report.Unlisted = len(st.Topics) == 0 && !l.othersHaveParts(); report.Unlisted {
+		return report
+	}
 	for _, id := range slices.Sorted(maps.Keys(l.others)) {
 		if o := l.others[id]; o.met && o.silence < liveWithin {
 			report.Received = append(report.Received, ReportRef{id, o.seq})
 		}
 	}
 	return report
+}
+
+// othersHaveParts reports whether another node that is not silent has a part of a limit. This node
+// may learn of the topic later. O(nodes).
+func (l *LimitAllocator) othersHaveParts() bool {
+	for _, o := range l.others {
+		if len(o.parts) > 0 && o.silence < silenceTimeout {
+			return true
+		}
+	}
+	return false
 }
 
 // byKeys is this node's part by the weights of the keys that have something due; by shards while
@@ -415,7 +434,7 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 	}
 	l.observed(o, report.Seq)
 	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure, omitted: report.Omitted,
-		parts: make(map[timer.TopicID]Part, len(report.Parts))}
+		hears: report.Unlisted}
 	for _, h := range report.Received {
 		if h.Node == l.self {
 			o.hears, o.heard = true, h.Seq
@@ -424,8 +443,14 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 			l.observed(third, h.Seq)
 		}
 	}
+	if len(report.Parts) > 0 {
+		o.parts = make(map[timer.TopicID]Part, len(report.Parts))
+	}
 	for _, p := range report.Parts {
 		o.parts[p.Topic] = p
+	}
+	if len(l.parts) == 0 {
+		return // refresh costs O(nodes), and Tick does it before this node has a part
 	}
 	l.refresh(now)
 	for _, p := range l.parts {

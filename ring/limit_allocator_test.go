@@ -112,6 +112,7 @@ type limitModel struct {
 	topic  *timer.Topic
 	wires  []wire
 	lossy  bool
+	late   time.Duration // reports between the first two nodes, at least
 }
 
 type household struct {
@@ -123,7 +124,8 @@ type household struct {
 	asleep time.Duration   // until then
 	behind uint64          // this node is no member yet for all it knows
 	leads  map[uint64]int64
-	keys   int // with something due
+	keys   int  // with something due
+	lacks  bool // the topic: for all that it knows, there is none
 }
 
 type wire struct {
@@ -175,6 +177,9 @@ func (v *limitModel) beat(n *household) {
 		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{v.topic},
 		Held: func(timer.TopicID) int { return n.held(v.now) }, Keys: func(timer.TopicID) int { return n.keys },
 	}
+	if n.lacks {
+		st.Topics = nil
+	}
 	for _, o := range v.nodes {
 		if o != n && o.id != n.behind {
 			st.Others = append(st.Others, o.id)
@@ -188,6 +193,9 @@ func (v *limitModel) beat(n *household) {
 				continue
 			}
 			late = time.Duration(v.random.Int64N(int64(2 * time.Second)))
+		}
+		if n.id+o.id == 1+2 {
+			late += v.late
 		}
 		if o != n {
 			v.wires = append(v.wires, wire{v.now + late, n.id, o.id, report})
@@ -217,7 +225,7 @@ func (v *limitModel) pass(d time.Duration) (taken map[uint64]int) {
 				if (v.now/step+time.Duration(n.id)*7)%10 == 0 {
 					v.beat(n)
 				}
-				for n.held(v.now) < n.shares.Concurrency(v.topic, v.topic.Policy.Concurrency, v.now) {
+				for !n.lacks && n.held(v.now) < n.shares.Concurrency(v.topic, v.topic.Policy.Concurrency, v.now) {
 					n.open = append(n.open, v.now+time.Duration(v.random.Int64N(int64(2*time.Second))))
 					taken[n.id]++
 				}
@@ -233,7 +241,11 @@ func (v *limitModel) pass(d time.Duration) (taken map[uint64]int) {
 
 func (v *limitModel) describe() (text string) {
 	for _, n := range v.nodes {
-		text += fmt.Sprintf("\nnode %d holds %d, knows %v: %+v", n.id, n.held(v.now), n.leads, *n.shares.parts[v.topic.ID])
+		p := n.shares.parts[v.topic.ID]
+		if p == nil {
+			p = &part{}
+		}
+		text += fmt.Sprintf("\nnode %d holds %d, knows %v: %+v", n.id, n.held(v.now), n.leads, *p)
 	}
 	return text
 }
@@ -460,12 +472,16 @@ func TestSharesThroughTrouble(t *testing.T) {
 				n.behind = v.random.Uint64N(uint64(len(v.nodes) + 1))
 			case 3:
 				n.off = time.Duration(v.random.Int64N(int64(10*time.Minute))) - 5*time.Minute
+			case 4: // it learns that there is such a topic, or that there is none any more
+				if n.lacks = !n.lacks; n.lacks {
+					n.open = nil
+				}
 			}
 			v.pass(time.Duration(v.random.Int64N(int64(2 * time.Second))))
 		}
 		v.lossy = false
 		for _, n := range v.nodes {
-			n.behind = 0
+			n.behind, n.lacks = 0, false
 		}
 		v.agree(true)
 		v.pass(6 * time.Second)
@@ -476,6 +492,81 @@ func TestSharesThroughTrouble(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReceivedIsListedForLimitsOnly: what a node has received is listed while it knows a topic with
+// a limit, or of a node with a part. So a node gets its part although others do not know of the
+// topic yet.
+func TestReceivedIsListedForLimitsOnly(t *testing.T) {
+	v := newParish(t, 1, 3, 1)
+	lists := func(when string, want ...bool) {
+		t.Helper()
+		v.quiet(250 * time.Millisecond) // each receives what the others know by now
+		for i, n := range v.nodes {
+			v.beat(n)
+			report := v.wires[len(v.wires)-1].report
+			if report.Unlisted == want[i] || report.Unlisted != (len(report.Received) == 0) {
+				t.Errorf("%s: node %d lists %v, unlisted %v", when, n.id, report.Received, report.Unlisted)
+			}
+		}
+		v.wires = nil
+	}
+	a := v.nodes[0]
+	for _, n := range v.nodes {
+		n.lacks, n.leads = true, map[uint64]int64{a.id: parishShards}
+	}
+	for range 40 {
+		v.quiet(250 * time.Millisecond)
+	}
+	lists("there is no limit", false, false, false)
+	v.nodes[1].lacks = false // it leads nothing, so it has no part
+	lists("one knows the topic", false, true, false)
+	a.lacks = false
+	lists("the leader does", true, true, true)
+	v.quiet(250 * time.Millisecond)
+	v.quiet(250 * time.Millisecond)
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		t.Errorf("the leader may have %d though the others report that they have its claim", got)
+	}
+	v.nodes[1].lacks = true
+	lists("the leader knows it still", true, true, true)
+	a.lacks = true
+	v.quiet(250 * time.Millisecond)
+	lists("nobody knows it", false, false, false)
+	a.lacks = false
+	lists("it is there again", true, true, true)
+	for end := v.now + silenceTimeout + time.Second; v.now < end; v.now += 250 * time.Millisecond {
+		for _, n := range v.nodes[1:] {
+			v.beat(n)
+			if got := v.wires[len(v.wires)-1].report; v.now > end-500*time.Millisecond && !got.Unlisted {
+				t.Errorf("the one with a part is silent, and node %d lists", n.id)
+			}
+			for _, w := range v.wires {
+				v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
+			}
+			v.wires = nil
+		}
+	}
+}
+
+// TestUnlistedIsNotUnheard: two nodes learn of a topic at once, and each takes itself for the one
+// that leads all. Their reports to each other take longer than silenceTimeout. Those from before the
+// topic was known list nothing, and prove nothing. A third node receives all at once.
+func TestUnlistedIsNotUnheard(t *testing.T) {
+	v := newParish(t, 1, 3, 4)
+	for _, n := range v.nodes {
+		n.lacks, n.leads = true, map[uint64]int64{n.id: parishShards}
+	}
+	v.nodes[2].leads = v.nodes[0].leads
+	v.pass(3 * time.Second)
+	for ; v.late < silenceTimeout+time.Second; v.late += 125 * time.Millisecond {
+		v.pass(250 * time.Millisecond)
+	}
+	v.pass(10 * time.Second)
+	for _, n := range v.nodes {
+		n.lacks = false
+	}
+	v.pass(30 * time.Second)
 }
 
 // TestPartsByKeys: where keys take turns, the part of a node is by the keys that have something due

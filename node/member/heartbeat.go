@@ -87,8 +87,9 @@ const (
 	limitsOmitted = 1
 
 	// Flags of listed limits.
-	limitsUnsure = 1
-	limitsKeyed  = 2 // each part has its number of keys
+	limitsUnsure   = 1
+	limitsKeyed    = 2 // each part has its number of keys
+	limitsUnlisted = 4
 )
 
 func appendLimits(out []byte, report *ring.AllocationReport) []byte {
@@ -102,6 +103,9 @@ func appendLimits(out []byte, report *ring.AllocationReport) []byte {
 	keyed := slices.ContainsFunc(report.Parts, func(p ring.Part) bool { return p.Keys > 0 })
 	if keyed {
 		flags |= limitsKeyed
+	}
+	if report.Unlisted {
+		flags |= limitsUnlisted
 	}
 	out = binary.AppendUvarint(append(out, limitsListed, flags), report.Seq)
 	out = binary.AppendUvarint(out, uint64(len(report.Received)))
@@ -159,6 +163,9 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 		return nil, errHeartbeat
 	}
 	last := uint64(0)
+	if count > 0 {
+		h.Leads = make([]timer.ShardID, 0, count)
+	}
 	for range count {
 		last += number()
 		h.Leads = append(h.Leads, timer.ShardID(last))
@@ -188,7 +195,7 @@ func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest [
 		return report, nil, nil
 	}
 	flags := in[1]
-	report.Unsure = flags&limitsUnsure != 0
+	report.Unsure, report.Unlisted = flags&limitsUnsure != 0, flags&limitsUnlisted != 0
 	in = in[2:]
 	bad := false
 	number := func() uint64 {

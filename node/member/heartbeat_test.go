@@ -1,6 +1,7 @@
 package member
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -54,6 +55,7 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 		{WallMs: 5000, Clock: heartbeatClock{Known: true}, Starts: 2, Unhealthy: "x", Leads: []timer.ShardID{1, 5}, Limits: ring.AllocationReport{WallMs: 5000, Seq: 2<<32 + 7,
 			Received: []ring.ReportRef{{Node: 3, Seq: 9}, {Node: 1 << 39, Seq: 1 << 40}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}}},
 		{WallMs: 5999, Clock: heartbeatClock{Known: true}, Cordoned: true, Limits: ring.AllocationReport{WallMs: 5999, Seq: 1, Unsure: true, Parts: []ring.Part{{Topic: 5, Leases: 2, Keys: 1000}}}},
+		{WallMs: 6000, Clock: heartbeatClock{Known: true}, Limits: ring.AllocationReport{WallMs: 6000, Seq: 2, Unlisted: true}},
 	} {
 		frame := b.encode()
 		got, err := decodeHeartbeat(frame)
@@ -73,37 +75,59 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 	}
 }
 
-// TestBytesOfHeartbeats: a node's heartbeats, to all others and with those that it has received from
-// them, cost it so many bytes a second each way, the frames' heads not counted. docs/scale.md has
-// the figures.
+// TestBytesOfHeartbeats: a node's heartbeats to all others cost it so many bytes a second each way,
+// the frames' heads not counted; more while a topic has a limit of leases at once: then each lists
+// those that it has received. docs/scale.md has the figures.
 func TestBytesOfHeartbeats(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []struct{ nodes, perHeartbeat int }{{12, 190}, {100, 1_250}, {1_000, 12_100}} {
+	for _, c := range []struct {
+		nodes, perHeartbeat int
+		listed              bool
+	}{{12, 190, true}, {100, 1_250, true}, {1_000, 12_100, true}, {12, 45, false}, {100, 45, false}, {1_000, 60, false}} {
 		b := heartbeat{WallMs: 1_800_000_000_000, Starts: 3, Clock: heartbeatClock{Steps: 1, Steady: 24 * time.Hour, Sure: true}}
 		for i := range 16 {
 			b.Leads = append(b.Leads, timer.ShardID(1+i*c.nodes))
 		}
 		const week = uint64(7 * 24 * time.Hour / heartbeatInterval)
-		b.Limits.Seq = 3<<32 + week
+		b.Limits.Seq, b.Limits.Unlisted = 3<<32+week, !c.listed
 		for range c.nodes - 1 {
-			b.Limits.Received = append(b.Limits.Received, ring.ReportRef{Node: chance.Uint64N(1 << 40), Seq: 3<<32 + week})
+			if ref := (ring.ReportRef{Node: chance.Uint64N(1 << 40), Seq: 3<<32 + week}); c.listed {
+				b.Limits.Received = append(b.Limits.Received, ref)
+			}
 		}
 		n := len(b.encode())
 		perSecond := float64(n*(c.nodes-1)) / heartbeatInterval.Seconds()
-		t.Logf("%d nodes: %d bytes a heartbeat, %.3g MB/s", c.nodes, n, perSecond/1e6)
+		t.Logf("%d nodes, listed %v: %d bytes a heartbeat, %.3g MB/s", c.nodes, c.listed, n, perSecond/1e6)
 		if n > c.perHeartbeat {
-			t.Errorf("%d nodes: %d bytes a heartbeat, more than %d", c.nodes, n, c.perHeartbeat)
+			t.Errorf("%d nodes, listed %v: %d bytes a heartbeat, more than %d", c.nodes, c.listed, n, c.perHeartbeat)
 		}
 	}
 }
 
-// BenchmarkHeartbeat measures what one received heartbeat costs among a thousand nodes.
+// BenchmarkHeartbeat measures what one received heartbeat costs among a thousand nodes, by whether
+// it lists those that its sender has received.
 func BenchmarkHeartbeat(b *testing.B) {
+	for _, listed := range []bool{false, true} {
+		b.Run(fmt.Sprintf("listed=%v", listed), func(b *testing.B) { benchHeartbeat(b, listed) })
+	}
+}
+
+func benchHeartbeat(b *testing.B, listed bool) {
 	beat := heartbeat{WallMs: 1_800_000_000_000, Starts: 3}
+	for i := range 16 {
+		beat.Leads = append(beat.Leads, timer.ShardID(1+i*1000))
+	}
+	beat.Limits.Unlisted = !listed
 	limits := ring.NewLimitAllocator(1, 1)
 	for i := range uint64(999) {
-		beat.Limits.Received = append(beat.Limits.Received, ring.ReportRef{Node: 2 + i, Seq: 3<<32 + 1})
+		if listed {
+			beat.Limits.Received = append(beat.Limits.Received, ring.ReportRef{Node: 2 + i, Seq: 3<<32 + 1})
+		}
 		limits.Receive(time.Second, 2+i, &ring.AllocationReport{Seq: 3<<32 + 1})
+	}
+	if listed { // there is a topic with a limit
+		none := func(timer.TopicID) int { return 0 }
+		limits.Tick(&ring.Observation{Now: time.Second, Shards: 1, Leads: map[uint64]int64{1: 1}, Topics: []*timer.Topic{{ID: 1, Policy: timer.Policy{Concurrency: 8}}}, Held: none, Keys: none})
 	}
 	frame := beat.encode()
 	b.ReportAllocs()
