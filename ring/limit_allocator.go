@@ -45,8 +45,9 @@ const (
 // itself, and reports that once it has no more leases than that.
 //
 // A report lists the reports that its node has received only while the node knows a topic with such
-// a limit, or of a node with a part: so in most clusters, never. A report without the list proves
-// nothing of what was received, and until a node lists, no other raises a part.
+// a limit, or of a node with a part: the list grows with the cluster, and most clusters never need
+// it. A report without the list proves nothing of what was received: while a node sends no list, no
+// other raises a part.
 //
 // Invariant: at any time the leases that nodes have taken of a topic are together no more than its
 // limit, whichever leaders they believe in, with any clocks, and with heartbeats of any delay. This

@@ -47,7 +47,7 @@ func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
 		l.nodes[node] = s
 	}
 	s.at, s.last = now, *h
-	s.last.Limits = ring.AllocationReport{} // large, and the allocator's
+	s.last.Limits = ring.AllocationReport{} // large, and for the allocator alone
 	if h.Clock.Known {
 		s.measured.Take(now, h.WallMs, h.Clock.Steps)
 	}

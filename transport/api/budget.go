@@ -21,8 +21,8 @@ func (rq *request) sender() sender {
 	return sender{address: rq.Address()}
 }
 
-// budget bounds the memory that large requests, or large answers, take together. One owner gets half
-// of it at most, so that it cannot keep others out. Cost: O(1). Safe for use by any goroutine.
+// budget bounds the memory that large requests, or large answers, take together. One owner gets
+// half of it at most, so that it cannot keep others out. Cost: O(1). Safe for use by any goroutine.
 type budget[Owner comparable] struct {
 	limit int64
 

@@ -18,12 +18,12 @@ const (
 
 // Gate bounds the operations of batches that a node works on at once. A batch that finds it full
 // waits: it is not read until its turn, so that clients that send more than the node takes are
-// slowed down, and leave the processors to those who write what was let in. Each token has a line of
-// its own, and the lines take turns by operations (deficit round robin): so a token's batch waits
-// for about one batch of each other token, however many these have. Requests without a token are in
-// one line. What waits is bounded by the connections and by the budget of bodies. Cost: O(1) for a
-// batch, amortized; the gate keeps the tokens with a batch that waits, and no others. The zero Gate
-// is open. Safe for use by any goroutine.
+// slowed down, and leave the processors to those who write what was let in. Each token has a line
+// of its own, and the lines take turns by operations (deficit round robin): so a token's batch
+// waits for about one batch of each other token, however many these have. Requests without a token
+// are in one line. What waits is bounded by the connections and by the budget of bodies. Cost: O(1)
+// for a batch, amortized; the gate keeps the tokens with a batch that waits, and no others. The
+// zero Gate is open. Safe for use by any goroutine.
 type Gate struct {
 	mu      sync.Mutex
 	used    int // operations
