@@ -38,6 +38,7 @@ type Counts struct {
 	Paused              int // timers held by a client
 	Answers             int // timers shown with what their receivers answered
 	PerKey, InTurn      int // calls of keys with a rate; of keys whose turn comes while another has a herd
+	Keyless             int // calls of timers without a key, in a topic with limits or turns by key
 	Batches, Batched    int // calls of many timers, and their timers
 	Laden               int // adds refused because memory was full
 	// words that a process is gone, which lives, or its disk slow, which is not; requests to fence

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"carillon/shard"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -17,7 +18,10 @@ const perKeyTopic timer.TopicID = 18
 //
 //   - no more calls of a key run at once than it may have;
 //   - the starts of a key, in any stretch of time, are no more than its rate and one burst;
-//   - when nothing is wrong, the timers of other keys start in time, however many a key has due.
+//   - both hold for all timers without a key together, which lie in all shards: unless leaders are
+//     blind (see visibility.go), and with one more burst for each new leader;
+//   - when nothing is wrong, the timers of other keys, and those without one, start in time,
+//     however many a key has due.
 type perKey struct {
 	featureChecker
 	w      *World
@@ -29,6 +33,9 @@ type perKey struct {
 	starts map[string][]*call // of each key, in order
 
 	clients []*client
+	// keyless adds timers without a key. It draws from a stream of its own.
+	keyless *client
+	each    time.Duration // between two crowds of them
 }
 
 const (
@@ -37,6 +44,8 @@ const (
 	herdKey  = "herd"
 	herdSize = 200
 	herdCall = 20 * time.Millisecond
+	// So many timers without a key are due at once, in all shards: more than their limit lets go.
+	crowdOfKeyless = 12
 )
 
 func (w *World) drawPerKey() *perKey {
@@ -45,6 +54,9 @@ func (w *World) drawPerKey() *perKey {
 		featureChecker: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
 		w:              w, chance: c, on: c.IntN(2) == 0, think: c.between(100*time.Millisecond, 500*time.Millisecond), starts: map[string][]*call{},
 	}
+	own := newChance(w.cfg.Seed, 79)
+	d.keyless = &client{w: w, number: 8001, own: &own}
+	d.each = own.between(4*time.Second, 10*time.Second)
 	switch c.IntN(4) {
 	case 0:
 		d.policy.Concurrency = 1 + c.IntN(3)
@@ -73,49 +85,72 @@ func (d *perKey) begin() {
 	c := &client{w: d.w, number: 8000, think: d.think, own: &d.chance, draw: d.pick}
 	d.clients = append(d.clients, c)
 	d.w.after(d.chance.between(0, d.think), c.act)
+	if !d.policy.Fair {
+		d.w.after(d.keyless.own.between(0, d.each), d.crowdKeyless)
+	}
 }
 
-// done ends the client. Where keys take turns, a herd of one key comes due once the cluster is well
-// again, and timers of other keys of its shard with it.
+// crowdKeyless makes timers without a key due at once, again and again.
+func (d *perKey) crowdKeyless() {
+	if !d.w.calm {
+		d.addKeyless(d.w.now + d.keyless.own.between(500*time.Millisecond, 2*time.Second))
+		d.w.after(d.each, d.crowdKeyless)
+	}
+}
+
+func (d *perKey) addKeyless(due time.Duration) {
+	for range crowdOfKeyless {
+		d.start(d.keyless, "free", due)
+	}
+}
+
+// start adds a timer, and does not wait for the answer.
+func (d *perKey) start(c *client, prefix string, due time.Duration) {
+	o := d.add(prefix, due)
+	o.then = func(bool) {}
+	c.start(o)
+}
+
+// done ends the client. Once the cluster is well again, timers without a key come due, and, where
+// keys take turns, a herd of one key just before them, and timers of other keys in its shard.
 func (d *perKey) done() {
 	for _, c := range d.clients {
 		c.done = true
 	}
-	if !d.on || !d.policy.Fair || len(d.clients) == 0 {
+	if !d.on || len(d.clients) == 0 {
 		return
 	}
 	w := d.w
 	at := w.healed + w.believed + healLimit + 500*time.Millisecond
-	add := func(key string, due time.Duration) {
-		o := d.add(key, due)
-		o.then = func(bool) {}
-		d.clients[0].start(o)
+	d.addKeyless(at + 500*time.Millisecond)
+	if !d.policy.Fair {
+		return
 	}
 	for range herdSize {
-		add(herdKey, at)
+		d.start(d.clients[0], "{"+herdKey+"}", at)
 	}
-	shard := w.place(perKeyTopic, "{"+herdKey+"}")
+	home := w.place(perKeyTopic, "{"+herdKey+"}")
 	for i, found := 0, 0; found < keysOfPerKey; i++ {
-		if key := fmt.Sprint("other", i); w.place(perKeyTopic, "{"+key+"}") == shard {
+		if prefix := fmt.Sprintf("{other%d}", i); w.place(perKeyTopic, prefix) == home {
 			found++
-			add(key, at+500*time.Millisecond)
+			d.start(d.clients[0], prefix, at+500*time.Millisecond)
 		}
 	}
 }
 
 // pick draws an add; some are of one key at one instant.
 func (d *perKey) pick() *operation {
-	key := fmt.Sprint("k", d.chance.IntN(keysOfPerKey))
-	o := d.add(key, d.w.now+d.chance.between(-50*time.Millisecond, 2*time.Second).Truncate(500*time.Millisecond))
+	prefix := fmt.Sprintf("{k%d}", d.chance.IntN(keysOfPerKey))
+	o := d.add(prefix, d.w.now+d.chance.between(-50*time.Millisecond, 2*time.Second).Truncate(500*time.Millisecond))
 	priority, weight := uint8(d.chance.IntN(3)), uint8(d.chance.IntN(3))
 	o.cmd.Spec.Priority, o.cmd.Spec.Weight = priority, weight
 	return o
 }
 
-func (d *perKey) add(key string, due time.Duration) *operation {
+func (d *perKey) add(prefix string, due time.Duration) *operation {
 	w := d.w
 	o := &operation{number: w.checker.nextOp(), topic: perKeyTopic}
-	o.id = fmt.Sprintf("{%s}%d", key, o.number)
+	o.id = fmt.Sprint(prefix, o.number)
 	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id), dueMs: epochMs + due.Milliseconds()}
 	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	w.complete(o)
@@ -134,15 +169,42 @@ func (d *perKey) answers() (took time.Duration, status int) {
 	return took, status
 }
 
+// bracedKey is the key of an id; "" is that of all ids without one.
+func bracedKey(id string) string {
+	if key, keyed := timer.KeyOf(id); keyed {
+		return key
+	}
+	return ""
+}
+
 func (d *perKey) mayStart(c *call, _ *table.Table) {
 	w, j := d.w, &c.delivery.Job
-	key, _ := timer.KeyOf(j.ID)
-	if late := msOf(c.letGoMs - j.DueMs); strings.HasPrefix(key, "other") && j.Attempts == 1 && w.mended(j.DueMs) {
-		w.counts.InTurn++
-		if late > punctual {
-			w.violate("per key", "node %d starts %s %s late, although the cluster is healthy: its key waits for another", c.node.id, j.ID, late)
-		}
+	key := bracedKey(j.ID)
+	if key != "" && !strings.HasPrefix(key, "other") || j.Attempts > 1 || !w.mended(j.DueMs) {
+		return
 	}
+	limit := punctual
+	if key == "" {
+		limit += d.keylessIn()
+	}
+	w.counts.InTurn++
+	if late := msOf(c.letGoMs - j.DueMs); late > limit {
+		w.violate("per key", "node %d starts %s %s late, although the cluster is healthy: others keep its key waiting", c.node.id, j.ID, late)
+	}
+}
+
+// keylessIn is how long a crowd without a key may take where it has a limit. A node may have all of
+// the crowd, and only one part of the limit. Where that is less than the number of nodes, they take
+// turns of a second.
+func (d *perKey) keylessIn() time.Duration {
+	if d.policy.Fair {
+		return 0
+	}
+	nodes, each := time.Duration(len(d.w.nodes)), herdCall
+	if r := d.policy.Rate.PerSecond; r > 0 {
+		each = time.Duration(float64(time.Second) / r)
+	}
+	return nodes * (crowdOfKeyless*each + 2*time.Second)
 }
 
 func (d *perKey) started(c *call) {
@@ -150,17 +212,20 @@ func (d *perKey) started(c *call) {
 	if c.delivery.Topic.Policy.PerKey == nil {
 		return
 	}
-	key, _ := timer.KeyOf(c.delivery.Job.ID)
+	key := bracedKey(c.delivery.Job.ID)
 	list := append(d.starts[key], c)
 	d.starts[key] = list
+	if key == "" {
+		d.w.counts.Keyless++
+	}
 	if most := d.policy.Concurrency; most > 0 {
 		list = slices.DeleteFunc(list, func(o *call) bool { return !o.runs() })
-		if d.starts[key] = list; len(list) > most {
+		if d.starts[key] = list; len(list) > most && !d.blind(key, list) {
 			text := ""
 			for _, o := range list {
 				text += fmt.Sprintf(" %s by node %d", o.delivery.Job.ID, o.node.id)
 			}
-			d.w.violate("per key", "%d calls of a key run at once, the limit is %d:%s", len(list), most, text)
+			d.w.violate("per key", "%d calls of key %q run at once, the limit is %d:%s", len(list), key, most, text)
 		}
 	}
 	rate := d.policy.Rate
@@ -172,11 +237,31 @@ func (d *perKey) started(c *call) {
 		first = min(first, list[i].permit.asked) // its token was taken then, or later
 		n := len(list) - i
 		// Clocks run at rates that differ a little.
-		if most := float64(rate.Burst) + rate.PerSecond*1.01*(d.w.now-first).Seconds() + 0.01; float64(n) > most {
-			d.w.violate("per key", "%d starts of key %s within %s, the limit is %.2f", n, key, d.w.now-first, most)
+		most := float64(rate.Burst) + rate.PerSecond*1.01*(d.w.now-first).Seconds() + 0.01
+		if float64(n) > most && key == "" {
+			most += float64(rate.Burst * d.reignsSince(first))
+		}
+		if float64(n) > most {
+			d.w.violate("per key", "%d starts of key %q within %s, the limit is %.2f", n, key, d.w.now-first, most)
 		}
 	}
 	d.w.counts.PerKey++
+}
+
+// blind reports whether a leader may not have known of leases of timers without a key. The leases
+// of a key are all in one shard.
+func (d *perKey) blind(key string, list []*call) bool {
+	until := d.w.checker.limits.blindUntil
+	return key == "" && slices.ContainsFunc(list, func(o *call) bool { return o.permit.asked < until })
+}
+
+// reignsSince counts the leaderships of shards of timers that began since a moment, or so shortly
+// before that nodes may not have known of them.
+func (d *perKey) reignsSince(at time.Duration) (n int) {
+	for p, began := range d.w.checker.ranked.reigns {
+		n += int(b2u(p.group != shard.Meta && began >= at-partFor))
+	}
+	return n
 }
 
 func (d *perKey) checkEnd(w *World) { d.ends(w, noneDead(w)) }
