@@ -19,7 +19,7 @@ const perKeyTopic timer.TopicID = 18
 //   - no more calls of a key run at once than it may have;
 //   - the starts of a key, in any stretch of time, are no more than its rate and one burst;
 //   - both hold for all timers without a key together, which lie in all shards: unless leaders are
-//     blind (see visibility.go), and with one more burst for each new leader;
+//     or were blind (see visibility.go), and with one more burst for each new leader;
 //   - when nothing is wrong, the timers of other keys, and those without one, start in time,
 //     however many a key has due.
 type perKey struct {
@@ -220,7 +220,7 @@ func (d *perKey) started(c *call) {
 	}
 	if most := d.policy.Concurrency; most > 0 {
 		list = slices.DeleteFunc(list, func(o *call) bool { return !o.runs() })
-		if d.starts[key] = list; len(list) > most && !d.blind(key, list) {
+		if d.starts[key] = list; len(list) > most && !d.blind(key, list, 0) {
 			text := ""
 			for _, o := range list {
 				text += fmt.Sprintf(" %s by node %d", o.delivery.Job.ID, o.node.id)
@@ -241,17 +241,18 @@ func (d *perKey) started(c *call) {
 		if float64(n) > most && key == "" {
 			most += float64(rate.Burst * d.reignsSince(first))
 		}
-		if float64(n) > most {
+		if float64(n) > most && !d.blind(key, list[i:], 2*beatEvery) {
 			d.w.violate("per key", "%d starts of key %q within %s, the limit is %.2f", n, key, d.w.now-first, most)
 		}
 	}
 	d.w.counts.PerKey++
 }
 
-// blind reports whether a leader may not have known of leases of timers without a key. The leases
-// of a key are all in one shard.
-func (d *perKey) blind(key string, list []*call) bool {
-	until := d.w.checker.limits.blindUntil
+// blind reports whether a leader may not have known of leases of timers without a key, or of their
+// rate: tokens are from its view up to two heartbeats before. The leases of a key are all in one
+// shard.
+func (d *perKey) blind(key string, list []*call, before time.Duration) bool {
+	until := d.w.checker.limits.blindUntil + before
 	return key == "" && slices.ContainsFunc(list, func(o *call) bool { return o.permit.asked < until })
 }
 
