@@ -232,6 +232,11 @@ func (d *perKey) started(c *call) {
 	if rate.PerSecond == 0 {
 		return
 	}
+	// Where a burst is less than the leading nodes, these take turns, and two that see another turn
+	// have the whole rate each: no bound is promised.
+	if key == "" && rate.Burst < min(len(d.w.nodes), d.w.shards()) {
+		return
+	}
 	first := d.w.now
 	for i := len(list) - 1; i >= 0; i-- {
 		first = min(first, list[i].permit.asked) // its token was taken then, or later
