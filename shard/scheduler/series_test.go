@@ -171,3 +171,29 @@ func TestWindowInAnUnknownZone(t *testing.T) {
 	r.pass(10 * time.Second)
 	r.want("")
 }
+
+// TestWindowAcrossAClockSetBack: a topic whose window was shut by a clock that was ahead has its turn
+// when the window opens by the right one.
+func TestWindowAcrossAClockSetBack(t *testing.T) {
+	for _, logged := range []bool{false, true} { // the table has the wrong time
+		r := newReplica(t)
+		r.topic(1, func(p *timer.Policy) { p.Window = &timer.Window{From: "22:14", To: "22:15"} })
+		r.add("a", 0)
+		r.now.WallMs += 24 * 3_600_000
+		r.turn()
+		if logged {
+			r.apply(func(b *table.Batch) { b.Tick() })
+		}
+		r.turn()
+		r.want("")
+		r.now.WallMs -= 24 * 3_600_000
+		if logged {
+			r.apply(func(b *table.Batch) { b.SetClock() })
+			r.Rebase()
+		}
+		r.pass(39 * time.Second)
+		r.want("")
+		r.pass(2 * time.Second)
+		r.want("a")
+	}
+}

@@ -68,12 +68,14 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 	if s.Attempt != 0 {
 		a := t.attempts.At(s.Attempt)
 		ran = a.FiredMs > now || s.State() != timer.Leased && a.EndedMs() > now
-		lent = s.State() == timer.Leased && (s.When() > now+int64(a.DurMs) || a.AttemptDueMs() > max(a.DueMs, now))
+		lent = s.State() == timer.Leased && (s.When() > now+int64(a.DurMs) || a.AttemptDueMs() > max(earliestMs(a.DueMs, v.AskedMs), now))
 		made = made || a.Successor != 0 && t.content.View(a.Successor).CreatedMs > now
 	}
 	// An array that became full by the wrong time was due at that moment.
 	full := t.arrays[h].Closed && s.State() == timer.Scheduled && s.Attempts() == 0 && t.dueMs(s) > now
-	if !made && !ran && !lent && !full {
+	// So was an occurrence of a series that was resumed past its time.
+	missed := s.Missed() && s.When() > now
+	if !made && !ran && !lent && !full && !missed {
 		return
 	}
 	s = t.beginUpdate(h)
@@ -89,6 +91,9 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 	}
 	if full {
 		t.moveTo(h, s, now)
+	}
+	if missed {
+		unmiss(s)
 	}
 	t.endUpdate(h, s)
 }
@@ -137,11 +142,7 @@ func (r *restamping) stamps(t *Table, h timer.Handle, s *slab.Slot, asked int64)
 		}
 	case timer.Leased:
 		// A release reschedules the timer at this time.
-		at := min(a.AttemptDueMs(), max(a.DueMs, now))
-		if asked > now && a.AttemptDueMs() == asked {
-			at = now
-		}
-		a.SetAttemptDueMs(at)
+		a.SetAttemptDueMs(min(a.AttemptDueMs(), max(earliestMs(a.DueMs, v.AskedMs), now)))
 		t.transition(h, s, timer.Leased, min(s.When(), now+int64(a.DurMs)))
 	case timer.Scheduled:
 		if asked > now && s.When() == asked {

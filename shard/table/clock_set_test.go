@@ -113,3 +113,104 @@ func TestRestampedOutcomeIsDue(t *testing.T) {
 		}
 	}
 }
+
+// TestRestampedFire: a timer that was fired by hand is attempted again from the right time when the
+// clock is set back, whichever clock it was fired by: not when it is due.
+func TestRestampedFire(t *testing.T) {
+	ahead := applyNow + time.Hour.Milliseconds()
+	fire := func(d *tableHarness, ms int64) { d.command(timer.Command{Kind: timer.Fire, DueMs: ms}) }
+	retried := func(d *tableHarness) {
+		d.lease()
+		d.end(Outcome{Kind: RetryLater, NextMs: ahead + 700})
+	}
+	for name, test := range map[string]struct {
+		do   func(d *tableHarness)
+		want int64
+	}{
+		"scheduled": {func(d *tableHarness) { fire(d, ahead) }, 0},
+		"leased": {func(d *tableHarness) {
+			fire(d, ahead)
+			d.lease()
+		}, 0},
+		"retried": {func(d *tableHarness) {
+			fire(d, ahead)
+			retried(d)
+		}, 700},
+		"leased again": {func(d *tableHarness) {
+			fire(d, ahead)
+			retried(d)
+			d.now = ahead + 700
+			d.lease()
+		}, 0},
+		"by the right clock": {func(d *tableHarness) {
+			fire(d, ahead)
+			retried(d)
+			d.now = applyNow
+			fire(d, applyNow)
+		}, 0},
+		"by the right clock, leased by the wrong one": {func(d *tableHarness) {
+			d.now = applyNow
+			fire(d, applyNow)
+			d.now = ahead
+			retried(d)
+			d.lease()
+		}, 0},
+	} {
+		d := newTableHarness(t)
+		due := ahead + time.Minute.Milliseconds()
+		d.command(timer.Command{Kind: timer.Add, Content: 5, Spec: &timer.Spec{DueMs: due}})
+		d.now = ahead
+		test.do(d)
+		d.now = applyNow
+		d.do(func(b *Batch) { b.SetClock() })
+		d.do(func(b *Batch) { b.Tick() })
+		if d.table.Read(1, "a").State == timer.Leased {
+			d.end(Outcome{Kind: Release})
+		}
+		if got := d.table.Read(1, "a"); got.DueMs != due || got.NextMs != applyNow+test.want {
+			t.Errorf("%s: due %d ms from now, next in %d ms, want %d", name, got.DueMs-applyNow, got.NextMs-applyNow, test.want)
+		}
+	}
+}
+
+// TestNotBefore: an attempt is not before a timer is due or somebody asked for one. One by hand is
+// not when the timer is due either, even if the clock of the leader that was asked was ahead.
+func TestNotBefore(t *testing.T) {
+	for _, test := range []struct{ dueMs, askedMs, ms, want int64 }{
+		{1000, 0, 1000, 1000},
+		{1000, 0, 1500, 1500},
+		{1000, 0, 900, 1001},
+		{1000, 500, 700, 700},
+		{1000, 500, 1000, 1001},
+		{1000, 500, 400, 500},
+		{1000, 1200, 1500, 1500},
+		{1000, 1200, 900, 1001},
+	} {
+		d := Due{FirstMs: test.dueMs, AskedMs: test.askedMs}
+		if got := d.NotBefore(test.ms); got != test.want {
+			t.Errorf("%+v: %d", test, got)
+		}
+	}
+}
+
+// TestRestampedMiss: an occurrence that was missed by a clock that was ahead only is not skipped.
+func TestRestampedMiss(t *testing.T) {
+	for late, want := range map[int64]bool{-1000: true, time.Minute.Milliseconds(): false} {
+		d := newTableHarness(t)
+		due := applyNow + late
+		d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: due, Repeat: &timer.Repeat{EveryMs: 60_000, CatchUp: timer.CatchUpSkip}}})
+		d.command(timer.Command{Kind: timer.Pause})
+		d.now += time.Hour.Milliseconds()
+		d.command(timer.Command{Kind: timer.Resume, DueMs: d.now})
+		h, _ := d.table.Lookup(1, "a")
+		if !d.table.Due(h).Missed {
+			t.Fatal("it is not missed by the wrong clock")
+		}
+		d.now = applyNow
+		d.do(func(b *Batch) { b.SetClock() })
+		d.do(func(b *Batch) { b.Tick() })
+		if got := d.table.Due(h); got.Missed != want || got.NextMs != due {
+			t.Errorf("due in %d ms: missed %v, next in %d ms", late, got.Missed, got.NextMs-applyNow)
+		}
+	}
+}

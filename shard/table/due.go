@@ -145,15 +145,15 @@ func (d *Due) InBackoff(nowMs int64) bool {
 	return d.State == timer.Scheduled && d.Attempts > 0 && !d.Paused && (d.NextMs != d.FirstMs || d.NextMs <= nowMs)
 }
 
-// NotBefore returns the time of a timer's next attempt, ms or later. Unless somebody asked for an
-// attempt by hand, it is not before the due time: the clock of the leader that made the last one
-// may have been ahead. It is not before and not at the due time exactly, see InBackoff.
+// NotBefore returns the time of a timer's next attempt, ms or later. It is not before the due time,
+// or the time that somebody asked for by hand: the clock of the leader that made the last attempt
+// may have been ahead. It is then not at the due time exactly, see InBackoff.
 func (d *Due) NotBefore(ms int64) int64 {
-	asked := d.AskedMs != 0
-	if ms < d.FirstMs && !(asked && ms >= d.AskedMs) || ms == d.FirstMs && asked {
-		return d.FirstMs + 1
+	at := max(ms, earliestMs(d.FirstMs, d.AskedMs))
+	if at == d.FirstMs && (at > ms || d.AskedMs != 0) {
+		at++
 	}
-	return ms
+	return at
 }
 
 // Earlier reports whether d is due before o, or was added first if both are due at the same time.
