@@ -108,6 +108,7 @@ func (n *node) setClock(off time.Duration) {
 	for _, other := range w.nodes { // until now other processes may have used this clock
 		other.confirmed()
 	}
+	w.checker.limits.lateUntil = w.now + partFor
 	w.counts.Steps++
 	w.counts.Far += int(b2u(off > time.Minute || off < -time.Minute))
 	n.clock.left.off, n.clock.left.at = n.off(), w.now

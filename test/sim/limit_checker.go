@@ -10,6 +10,9 @@ import (
 // full. Leases from a time when a node was blind (see visibility.go) may exceed the limits.
 type limitChecker struct {
 	blindUntil time.Duration
+	// Until then a process may not know by the last heartbeats, or by a clock that was set, whose
+	// turn it is.
+	lateUntil time.Duration
 
 	calls []*call // calls whose hosts do not know the end yet
 	few   []*call

@@ -21,7 +21,7 @@ const perKeyTopic timer.TopicID = 18
 //   - both hold for all timers without a key together, which lie in all shards: unless leaders are
 //     or were blind (see visibility.go), and with one more burst for each new leader;
 //   - when nothing is wrong, the timers of other keys, and those without one, start in time,
-//     however many a key has due.
+//     however many a key has due: where keys take turns.
 type perKey struct {
 	featureChecker
 	w      *World
@@ -180,31 +180,13 @@ func bracedKey(id string) string {
 func (d *perKey) mayStart(c *call, _ *table.Table) {
 	w, j := d.w, &c.delivery.Job
 	key := bracedKey(j.ID)
-	if key != "" && !strings.HasPrefix(key, "other") || j.Attempts > 1 || !w.mended(j.DueMs) {
+	if !d.policy.Fair || key != "" && !strings.HasPrefix(key, "other") || j.Attempts > 1 || !w.mended(j.DueMs) {
 		return
 	}
-	limit := punctual
-	if key == "" {
-		limit += d.keylessIn()
-	}
 	w.counts.InTurn++
-	if late := msOf(c.letGoMs - j.DueMs); late > limit {
-		w.violate("per key", "node %d starts %s %s late, although the cluster is healthy: others keep its key waiting", c.node.id, j.ID, late)
+	if late := msOf(c.letGoMs - j.DueMs); late > punctual {
+		w.violate("per key", "node %d starts %s %s late, although the cluster is healthy: its key waits for another", c.node.id, j.ID, late)
 	}
-}
-
-// keylessIn is how long a crowd without a key may take where it has a limit. A node may have all of
-// the crowd, and only one part of the limit. Where that is less than the number of nodes, they take
-// turns of a second.
-func (d *perKey) keylessIn() time.Duration {
-	if d.policy.Fair {
-		return 0
-	}
-	nodes, each := time.Duration(len(d.w.nodes)), herdCall
-	if r := d.policy.Rate.PerSecond; r > 0 {
-		each = time.Duration(float64(time.Second) / r)
-	}
-	return nodes * (crowdOfKeyless*each + 2*time.Second)
 }
 
 func (d *perKey) started(c *call) {
@@ -232,11 +214,6 @@ func (d *perKey) started(c *call) {
 	if rate.PerSecond == 0 {
 		return
 	}
-	// Where a burst is less than the leading nodes, these take turns, and two that see another turn
-	// have the whole rate each: no bound is promised.
-	if key == "" && rate.Burst < min(len(d.w.nodes), d.w.shards()) {
-		return
-	}
 	first := d.w.now
 	for i := len(list) - 1; i >= 0; i-- {
 		first = min(first, list[i].permit.asked) // its token was taken then, or later
@@ -244,7 +221,7 @@ func (d *perKey) started(c *call) {
 		// Clocks run at rates that differ a little.
 		most := float64(rate.Burst) + rate.PerSecond*1.01*(d.w.now-first).Seconds() + 0.01
 		if float64(n) > most && key == "" {
-			most += float64(rate.Burst * d.reignsSince(first))
+			most = max(most+float64(rate.Burst*d.reignsSince(first)), d.inTurns(first))
 		}
 		if float64(n) > most && !d.blind(key, list[i:], 2*beatEvery) {
 			d.w.violate("per key", "%d starts of key %q within %s, the limit is %.2f", n, key, d.w.now-first, most)
@@ -259,6 +236,21 @@ func (d *perKey) started(c *call) {
 func (d *perKey) blind(key string, list []*call, before time.Duration) bool {
 	until := d.w.checker.limits.blindUntil + before
 	return key == "" && slices.ContainsFunc(list, func(o *call) bool { return o.permit.asked < until })
+}
+
+// inTurns is how many timers without a key may start since a moment where nodes take turns of the
+// rate: one of each node more; while their turns overlap, what each of them may start.
+func (d *perKey) inTurns(first time.Duration) float64 {
+	nodes, rate := min(len(d.w.nodes), d.w.shards()), d.policy.Rate
+	if rate.Burst >= nodes {
+		return 0
+	}
+	each := 1.0 / float64(nodes)
+	if d.reignsSince(first) > 0 || first < d.w.checker.limits.lateUntil {
+		each = 1.0 / float64(rate.Burst)
+	}
+	// A node looks whose turn it is with each heartbeat.
+	return float64(nodes) * (1 + rate.PerSecond*1.01*each*(d.w.now-first+beatEvery).Seconds())
 }
 
 // reignsSince counts the leaderships of shards of timers that began since a moment, or so shortly

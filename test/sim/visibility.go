@@ -147,6 +147,9 @@ func (n *node) see(from uint64, v view) {
 		return // a newer one has arrived before it
 	}
 	s.at = v.at
+	if n.w.now-v.at > beatEvery {
+		n.w.checker.limits.lateUntil = n.w.now + partFor
+	}
 	s.silence, s.said, s.age, s.starts, s.leads, s.knows, s.passed = 0, n.clock.Mono(), v.age, v.starts, v.leads, v.knows, false
 	s.word = max(s.word, v.at)
 	for _, h := range v.hears {
