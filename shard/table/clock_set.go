@@ -73,7 +73,7 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 	}
 	// An array that became full by the wrong time was due at that moment.
 	full := t.arrays[h].Closed && s.State() == timer.Scheduled && s.Attempts() == 0 && t.dueMs(s) > now
-	// So was an occurrence of a series that was resumed past its time.
+	// An occurrence that was resumed late by the wrong time alone is not to be skipped.
 	missed := s.Missed() && s.When() > now
 	if !made && !ran && !lent && !full && !missed {
 		return
