@@ -3,15 +3,14 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
 // Selector is a filter, or all.
 type Selector struct {
-	Filter Filter
-	All    bool // needed where the filter says nothing
-	DryRun bool // change nothing: the Counts are those that the change would have
+	Filter Filter `json:"filter"`
+	All    bool   `json:"all,omitempty"` // needed where the filter says nothing
+	DryRun bool   `json:"-"`             // change nothing: the Counts are those that the change would have
 }
 
 // Counts are the counts of a change of many timers.
@@ -40,43 +39,33 @@ type Skip struct {
 
 // RescheduleTo is where a reschedule takes timers: exactly one of its fields.
 type RescheduleTo struct {
-	Shift     time.Duration // later, or earlier, than now scheduled
-	At        time.Time
-	AtLocal   string    // with Zone, as in Spec
-	Zone      string    // goes with AtLocal
-	NotBefore time.Time // moves only timers that would come earlier
+	Shift     time.Duration `json:"shift,omitzero"` // later, or earlier, than now scheduled
+	At        time.Time     `json:"at,omitzero"`
+	AtLocal   string        `json:"at_local,omitempty"`  // with Zone, as in Spec
+	Zone      string        `json:"zone,omitempty"`      // goes with AtLocal
+	NotBefore time.Time     `json:"not_before,omitzero"` // moves only timers that would come earlier
 }
-
-type wireBulk struct {
-	Filter    *wireFilter  `json:"filter,omitempty"`
-	All       bool         `json:"all,omitempty"`
-	Shift     wireDuration `json:"shift,omitzero"`
-	At        *time.Time   `json:"at,omitempty"`
-	AtLocal   string       `json:"at_local,omitempty"`
-	Zone      string       `json:"zone,omitempty"`
-	NotBefore *time.Time   `json:"not_before,omitempty"`
-}
-
-func (s *Selector) wire() wireBulk { return wireBulk{Filter: s.Filter.wire(), All: s.All} }
 
 // CancelAll cancels the timers that are selected. It may take long, and is safe to repeat.
 func (c *Client) CancelAll(ctx context.Context, topic string, s Selector) (Counts, error) {
-	return c.changeMany(ctx, Path("topics", topic, "cancel"), s.wire(), s.DryRun)
+	return c.changeMany(ctx, Path("topics", topic, "cancel"), s, s.DryRun)
 }
 
 // Reschedule moves the timers that are selected. It may take long. Repeating is safe but for a
 // shift, which moves the same timers again.
 func (c *Client) Reschedule(ctx context.Context, topic string, s Selector, to RescheduleTo) (Counts, error) {
-	body := s.wire()
-	body.Shift, body.At, body.NotBefore = wireDuration(to.Shift), moment(to.At), moment(to.NotBefore)
-	body.AtLocal, body.Zone = to.AtLocal, to.Zone
+	body := struct {
+		Selector
+		RescheduleTo
+		Shift wireDuration `json:"shift,omitzero"` // instead of RescheduleTo's
+	}{s, to, wireDuration(to.Shift)}
 	return c.changeMany(ctx, Path("topics", topic, "reschedule"), body, s.DryRun)
 }
 
 func (c *Client) changeMany(ctx context.Context, path string, body any, dry bool) (n Counts, err error) {
 	r := Request{Method: http.MethodPost, Path: path}
 	if dry {
-		r.Query, r.Repeatable = url.Values{"dry_run": {"true"}}, true
+		r.Query, r.Repeatable = dryRun, true
 	}
 	err = c.call(ctx, r, body, &n)
 	return n, err

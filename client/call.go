@@ -57,7 +57,7 @@ func Path(parts ...string) string {
 // are those of the package comment.
 func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	for try := 0; ; try++ {
-		answer, err := c.anyNode(ctx, &r)
+		answer, err := c.answer(ctx, &r)
 		wait, again := c.again(err, try)
 		if !r.Repeatable || !again || ctx.Err() != nil {
 			return answer, err
@@ -129,17 +129,7 @@ func neverSent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// anyNode makes the call at the first node that takes a connection.
-func (c *Client) anyNode(ctx context.Context, r *Request) ([]byte, error) {
-	for tried := 1; ; tried++ {
-		answer, err := c.once(ctx, r)
-		if !neverSent(err) || tried >= len(c.nodes) || ctx.Err() != nil {
-			return answer, err
-		}
-	}
-}
-
-// open is anyNode for an answer that is read as it comes.
+// open makes the call at the first node that takes a connection. See send for what it returns.
 func (c *Client) open(ctx context.Context, r *Request) (resp *http.Response, passOver func(), err error) {
 	for tried := 1; ; tried++ {
 		resp, passOver, err = c.send(ctx, r)
@@ -149,12 +139,17 @@ func (c *Client) open(ctx context.Context, r *Request) (resp *http.Response, pas
 	}
 }
 
-// once makes the call at one node. After a failure, and a 503, the next call goes to the next node.
-func (c *Client) once(ctx context.Context, r *Request) ([]byte, error) {
-	resp, passOver, err := c.send(ctx, r)
+// answer is open with the whole answer. After a failure, and a 503, the next call goes to the next
+// node.
+func (c *Client) answer(ctx context.Context, r *Request) ([]byte, error) {
+	resp, passOver, err := c.open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	return readAnswer(r, resp, passOver)
+}
+
+func readAnswer(r *Request, resp *http.Response, passOver func()) ([]byte, error) {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
@@ -202,11 +197,9 @@ func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, pas
 		}
 		return resp, passOver, nil
 	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	data, err := readAnswer(r, resp, passOver)
 	if err != nil {
-		passOver()
-		return nil, nil, &unanswered{r.Method + " " + r.Path, err}
+		return nil, nil, err
 	}
 	if resp.StatusCode == http.StatusServiceUnavailable {
 		passOver()

@@ -2,9 +2,9 @@ package client
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
-	"strconv"
 )
 
 // Cluster is a cluster as one of its nodes sees it.
@@ -148,7 +148,7 @@ func (c *Client) SetShards(ctx context.Context, n int) error {
 
 // PreviewShards is about what SetShards would need, and changes nothing.
 func (c *Client) PreviewShards(ctx context.Context, n int) (*ShardsNeed, error) {
-	r := Request{Method: http.MethodPost, Path: Path("cluster", "shards"), Query: url.Values{"dry_run": {"true"}}, Repeatable: true}
+	r := Request{Method: http.MethodPost, Path: Path("cluster", "shards"), Query: dryRun, Repeatable: true}
 	return one[ShardsNeed](ctx, c, r, map[string]int{"shards": n})
 }
 
@@ -186,9 +186,7 @@ type Removal struct {
 // RemoveNode takes a node out of the cluster for good.
 func (c *Client) RemoveNode(ctx context.Context, name string, r Removal) (NodeState, error) {
 	query := url.Values{}
-	if r.Force {
-		query.Set("force", "true")
-	}
+	maps.Copy(query, forced(r.Force))
 	if r.AcceptLoss {
 		query.Set("accept_loss", "true")
 	}
@@ -205,7 +203,7 @@ func forced(force bool) url.Values {
 	if !force {
 		return nil
 	}
-	return url.Values{"force": {strconv.FormatBool(force)}}
+	return url.Values{"force": {"true"}}
 }
 
 func changeNode(ctx context.Context, c *Client, r Request) (NodeState, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 )
 
@@ -79,16 +80,27 @@ func decodeDurations(b []byte, v any) error {
 	return err
 }
 
+// wireTypes are the results of wireType: a type is slow to make.
+var wireTypes sync.Map
+
 // wireType is a struct with the fields and tags of t, without its methods, and with a wireDuration
 // in the place of each time.Duration.
 func wireType(t reflect.Type) reflect.Type {
+	if made, ok := wireTypes.Load(t); ok {
+		return made.(reflect.Type)
+	}
 	fields := reflect.VisibleFields(t)
 	for i := range fields {
-		if fields[i].Type == reflect.TypeFor[time.Duration]() {
+		switch fields[i].Type {
+		case reflect.TypeFor[time.Duration]():
 			fields[i].Type = reflect.TypeFor[wireDuration]()
+		case reflect.TypeFor[*time.Duration]():
+			fields[i].Type = reflect.TypeFor[*wireDuration]()
 		}
 	}
-	return reflect.StructOf(fields)
+	made := reflect.StructOf(fields)
+	wireTypes.Store(t, made)
+	return made
 }
 
 // convertFields copies one struct to another whose fields are convertible, one by one.

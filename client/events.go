@@ -129,13 +129,7 @@ func (c *Client) stream(ctx context.Context, f *EventFilter, yield func(*Event) 
 func (f *EventFilter) request() *Request {
 	q := url.Values{}
 	setText(q, "topic", f.Topic)
-	for _, label := range f.Labels {
-		q.Add("label", label)
-	}
-	var kinds []string
-	for _, k := range f.Kinds {
-		kinds = append(kinds, string(k))
-	}
-	setText(q, "kind", strings.Join(kinds, ","))
+	setLabels(q, f.Labels)
+	setText(q, "kind", commaList(f.Kinds))
 	return &Request{Method: http.MethodGet, Path: Path("events"), Query: q}
 }

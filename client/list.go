@@ -9,66 +9,48 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // Filter selects timers; all that is given must hold.
 type Filter struct {
-	States   []State // none: scheduled and leased
-	DueFrom  time.Time
-	DueTo    time.Time // exclusive
-	Labels   []string
-	IDPrefix string
-	ID       string // a whole id, for a List of all topics only: the node refuses it elsewhere
-}
-
-// wireFilter is a filter in a body; its fields are the parameters of a list, too.
-type wireFilter struct {
-	States   []State    `json:"state,omitempty"`
-	DueFrom  *time.Time `json:"due_from,omitempty"`
-	DueTo    *time.Time `json:"due_to,omitempty"`
-	Labels   []string   `json:"label,omitempty"`
-	IDPrefix string     `json:"id_prefix,omitempty"`
-	ID       string     `json:"id,omitempty"` // is sent so that it is refused, and not left out in silence
-}
-
-func (f *Filter) wire() *wireFilter {
-	return &wireFilter{
-		States: f.States, DueFrom: moment(f.DueFrom), DueTo: moment(f.DueTo), Labels: f.Labels, IDPrefix: f.IDPrefix, ID: f.ID,
-	}
+	States   []State   `json:"state,omitempty"` // none: scheduled and leased
+	DueFrom  time.Time `json:"due_from,omitzero"`
+	DueTo    time.Time `json:"due_to,omitzero"` // exclusive
+	Labels   []string  `json:"label,omitempty"`
+	IDPrefix string    `json:"id_prefix,omitempty"`
+	ID       string    `json:"id,omitempty"` // a whole id, for a List of all topics only: the node refuses it elsewhere
 }
 
 func (f *Filter) values() url.Values {
 	q := url.Values{}
-	states := ""
-	for i, s := range f.States {
-		if i > 0 {
-			states += ","
-		}
-		states += string(s)
-	}
-	setText(q, "state", states)
+	setText(q, "state", commaList(f.States))
 	setTime(q, "due_from", f.DueFrom)
 	setTime(q, "due_to", f.DueTo)
 	setText(q, "id_prefix", f.IDPrefix)
 	setText(q, "id", f.ID)
-	for _, label := range f.Labels {
-		q.Add("label", label)
-	}
+	setLabels(q, f.Labels)
 	return q
 }
 
-// moment is nil for the zero time.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
+func commaList[T ~string](list []T) string {
+	texts := make([]string, len(list))
+	for i, one := range list {
+		texts[i] = string(one)
 	}
-	return &t
+	return strings.Join(texts, ",")
 }
 
 func setText(q url.Values, name, v string) {
 	if v != "" {
 		q.Set(name, v)
+	}
+}
+
+func setLabels(q url.Values, labels []string) {
+	for _, label := range labels {
+		q.Add("label", label)
 	}
 }
 

@@ -5,9 +5,7 @@ import "encoding/json"
 // OutcomeTopic names the topic in which the end of a timer makes another timer, its outcome: due at
 // once, with the label "outcome" and an OutcomePayload. The zero value is none, even where the
 // policy of the timer's topic has one.
-type OutcomeTopic struct{ Topic string }
-
-type wireOutcomeTopic struct {
+type OutcomeTopic struct {
 	Topic string `json:"topic"`
 }
 
@@ -16,12 +14,8 @@ func (o OutcomeTopic) MarshalJSON() ([]byte, error) {
 	if o.Topic == "" {
 		return []byte("null"), nil
 	}
-	return json.Marshal(wireOutcomeTopic(o))
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (o *OutcomeTopic) UnmarshalJSON(b []byte) error {
-	return json.Unmarshal(b, (*wireOutcomeTopic)(o))
+	type plain OutcomeTopic
+	return json.Marshal(plain(o))
 }
 
 // outcomeTopicOf reads a member of a timer that may be null: nil where it is absent.

@@ -14,47 +14,48 @@ var ErrNoTime = errors.New("client: the timer has no time: give At, Delay (Now i
 
 // Spec is a timer as it is added or put. Only a time is needed; the rest falls back to the topic.
 type Spec struct {
-	ID string // empty: the cluster makes one (Add only)
+	ID string `json:"id,omitempty"` // empty: the cluster makes one (Add only)
 	// IdempotencyKey, instead of an ID, makes the id, so that an Add that had no answer may be
 	// repeated, with a Delay, too.
-	IdempotencyKey string
+	IdempotencyKey string `json:"-"`
 
-	Key string // timers of one key live together, and are serial where the topic is
+	Key string `json:"key,omitempty"` // timers of one key live together, and are serial where the topic is
 
 	// When it is due, by exactly one of At, Delay from now on, and AtLocal, unless Repeat.Cron
 	// finds the times.
-	At    time.Time
-	Delay time.Duration
+	At    time.Time     `json:"at,omitzero"`
+	Delay time.Duration `json:"delay,omitzero"`
 	// AtLocal is a time by the clocks of Zone (IANA), without an offset: "2027-03-28T09:00:00". One
 	// that a clock change skips is moved by the gap; of one that comes twice it is the first.
-	AtLocal string
-	Zone    string
+	AtLocal string `json:"at_local,omitempty"`
+	Zone    string `json:"zone,omitempty"`
 
-	Payload     any    // sent as JSON; json.RawMessage is JSON already
-	Bytes       []byte // sent as they are, instead of a Payload
-	ContentType string
+	Payload     any    `json:"payload,omitempty"`       // sent as JSON; json.RawMessage is JSON already
+	Bytes       []byte `json:"payload_base64,omitzero"` // sent as they are, instead of a Payload
+	ContentType string `json:"content_type,omitempty"`
 
-	Callback     *Callback
-	Priority     int // 0–255, higher first among due timers
-	Weight       int // 1–100, its key's share of the turns; of topics with Policy.PerKey
-	Labels       []string
-	ExpiresAfter *time.Duration
-	Retry        *Retry
-	Repeat       *Repeat
+	Callback     *Callback      `json:"callback,omitempty"`
+	Priority     int            `json:"priority,omitempty"` // 0–255, higher first among due timers
+	Weight       int            `json:"weight,omitempty"`   // 1–100, its key's share of the turns; of topics with Policy.PerKey
+	Labels       []string       `json:"labels,omitzero"`
+	ExpiresAfter *time.Duration `json:"expires_after,omitempty"`
+	Retry        *Retry         `json:"retry,omitempty"`
+	Repeat       *Repeat        `json:"repeat,omitempty"`
 
 	// OnDone and OnDead are the topics in which the end of the timer makes its outcome; nil: as the
 	// topic's policy says.
-	OnDone, OnDead *OutcomeTopic
+	OnDone *OutcomeTopic `json:"on_done,omitempty"`
+	OnDead *OutcomeTopic `json:"on_dead,omitempty"`
 
-	Merge   MergeRule      // empty: the topic's
-	MaxWait *time.Duration // with MergeDebounce and MergeCollect
+	Merge   MergeRule      `json:"merge,omitempty"`    // empty: the topic's
+	MaxWait *time.Duration `json:"max_wait,omitempty"` // with MergeDebounce and MergeCollect
 	// CollectMax goes with MergeCollect: so many payloads make the array full; 0: the topic's.
-	CollectMax int
+	CollectMax int `json:"collect_max,omitempty"`
 	// Part goes with MergeCollect: a name of this payload, with which the add may be repeated.
-	Part string
+	Part string `json:"part,omitempty"`
 
 	// IfLate is how an At is treated that is more than a minute past; empty: LateFire.
-	IfLate LateRule
+	IfLate LateRule `json:"if_late,omitempty"`
 }
 
 // place is an id whose shard is that of the timer; empty where the cluster chooses it.
@@ -70,55 +71,10 @@ func (s *Spec) absolute() bool { return !s.At.IsZero() || s.AtLocal != "" }
 
 // MarshalJSON implements json.Marshaler.
 func (s Spec) MarshalJSON() ([]byte, error) {
-	w := wireSpec{
-		ID: s.ID, Key: s.Key, AtLocal: s.AtLocal, Zone: s.Zone, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
-		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, OnDone: s.OnDone, OnDead: s.OnDead, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), CollectMax: s.CollectMax, Part: s.Part, IfLate: s.IfLate,
-	}
-	if s.Weight != 0 {
-		w.Weight = &s.Weight
-	}
-	if s.Priority != 0 {
-		w.Priority = &s.Priority
-	}
-	switch {
-	case !s.At.IsZero():
-		w.At = &s.At
-		if s.Delay != 0 {
-			w.Delay = (*wireDuration)(&s.Delay) // two times: the node says that it is one too many
-		}
-	case s.Delay != 0:
-		w.Delay = (*wireDuration)(&s.Delay)
-	case s.AtLocal == "" && (s.Repeat == nil || s.Repeat.Cron == ""):
+	if s.At.IsZero() && s.Delay == 0 && s.AtLocal == "" && (s.Repeat == nil || s.Repeat.Cron == "") {
 		return nil, ErrNoTime
 	}
-	return encode(w)
-}
-
-// wireSpec has the fields of specs and patches.
-type wireSpec struct {
-	ID           string        `json:"id,omitempty"`
-	Key          string        `json:"key,omitempty"`
-	At           *time.Time    `json:"at,omitempty"`
-	AtLocal      string        `json:"at_local,omitempty"`
-	Zone         string        `json:"zone,omitempty"`
-	Delay        *wireDuration `json:"delay,omitempty"`
-	Payload      any           `json:"payload,omitempty"`
-	Bytes        []byte        `json:"payload_base64,omitzero"`
-	ContentType  string        `json:"content_type,omitempty"`
-	Callback     *Callback     `json:"callback,omitempty"`
-	Priority     *int          `json:"priority,omitempty"`
-	Weight       *int          `json:"weight,omitempty"`
-	Labels       []string      `json:"labels,omitzero"`
-	ExpiresAfter *wireDuration `json:"expires_after,omitempty"`
-	Retry        *Retry        `json:"retry,omitempty"`
-	Repeat       *Repeat       `json:"repeat,omitempty"`
-	OnDone       *OutcomeTopic `json:"on_done,omitempty"`
-	OnDead       *OutcomeTopic `json:"on_dead,omitempty"`
-	Merge        MergeRule     `json:"merge,omitempty"`
-	MaxWait      *wireDuration `json:"max_wait,omitempty"`
-	CollectMax   int           `json:"collect_max,omitempty"`
-	Part         string        `json:"part,omitempty"`
-	IfLate       LateRule      `json:"if_late,omitempty"`
+	return encodeDurations(s) // of two times the node says that it is one too many
 }
 
 // Callback is where and how a timer is delivered; absent fields are the topic's.
@@ -185,42 +141,37 @@ const (
 
 // Patch changes some parts of a timer, all at once; nil and zero leave a part as it is.
 type Patch struct {
-	At      time.Time
-	Delay   *time.Duration
-	AtLocal string // as in Spec
-	Zone    string
+	At      time.Time      `json:"at,omitzero"`
+	Delay   *time.Duration `json:"delay,omitempty"`
+	AtLocal string         `json:"at_local,omitempty"` // as in Spec
+	Zone    string         `json:"zone,omitempty"`
 
-	Payload      any
-	Bytes        []byte
-	ContentType  string
-	Callback     *Callback // by field
-	Priority     *int
-	Weight       *int
-	Labels       []string // whole; an empty list that is not nil removes all
-	ExpiresAfter *time.Duration
-	Retry        *Retry // by field
-	Repeat       *Repeat
+	Payload      any            `json:"payload,omitempty"`
+	Bytes        []byte         `json:"payload_base64,omitzero"`
+	ContentType  string         `json:"content_type,omitempty"`
+	Callback     *Callback      `json:"callback,omitempty"` // by field
+	Priority     *int           `json:"priority,omitempty"`
+	Weight       *int           `json:"weight,omitempty"`
+	Labels       []string       `json:"labels,omitzero"` // whole; an empty list that is not nil removes all
+	ExpiresAfter *time.Duration `json:"expires_after,omitempty"`
+	Retry        *Retry         `json:"retry,omitempty"` // by field
+	Repeat       *Repeat        `json:"repeat,omitempty"`
 
-	OnDone, OnDead *OutcomeTopic // the zero OutcomeTopic is none
+	OnDone *OutcomeTopic `json:"on_done,omitempty"` // the zero OutcomeTopic is none
+	OnDead *OutcomeTopic `json:"on_dead,omitempty"`
 
 	// Reset names fields that go back to the topic's default: "callback.timeout", "expires_after",
 	// "repeat" …
-	Reset []string
+	Reset []string `json:"-"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (p Patch) MarshalJSON() ([]byte, error) {
-	w := wireSpec{
-		AtLocal: p.AtLocal, Zone: p.Zone, Delay: (*wireDuration)(p.Delay), Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority, Weight: p.Weight,
-		Labels: p.Labels, ExpiresAfter: (*wireDuration)(p.ExpiresAfter), Retry: p.Retry, Repeat: p.Repeat, OnDone: p.OnDone, OnDead: p.OnDead,
+	fields, err := encodeDurations(p)
+	if err != nil || len(p.Reset) == 0 {
+		return fields, err
 	}
-	if !p.At.IsZero() {
-		w.At = &p.At
-	}
-	if len(p.Reset) == 0 {
-		return encode(w)
-	}
-	return encodeWithout(w, p.Reset)
+	return encodeWithout(json.RawMessage(fields), p.Reset)
 }
 
 // encodeWithout encodes v with null for the fields that go back to their default.

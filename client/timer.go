@@ -227,12 +227,7 @@ func (c *Client) Fire(ctx context.Context, topic, id string, cond Cond) (*Timer,
 // one is call with an answer of a type.
 func one[T any](ctx context.Context, c *Client, r Request, body any) (*T, error) {
 	v := new(T)
-	return whole(v, c.call(ctx, r, body, v))
-}
-
-// whole returns nil with an error.
-func whole[T any](v *T, err error) (*T, error) {
-	if err != nil {
+	if err := c.call(ctx, r, body, v); err != nil {
 		return nil, err
 	}
 	return v, nil

@@ -27,12 +27,12 @@ func (t Timers) Resume(ctx context.Context, id string, cond Cond) (*Timer, error
 
 // PauseAll holds the timers that are selected. It may take long, and is safe to repeat.
 func (t Timers) PauseAll(ctx context.Context, s Selector) (Counts, error) {
-	return t.c.changeMany(ctx, Path("topics", t.topic, "pause-timers"), s.wire(), s.DryRun)
+	return t.c.changeMany(ctx, Path("topics", t.topic, "pause-timers"), s, s.DryRun)
 }
 
 // ResumeAll resumes the timers that are selected. It may take long, and is safe to repeat.
 func (t Timers) ResumeAll(ctx context.Context, s Selector) (Counts, error) {
-	return t.c.changeMany(ctx, Path("topics", t.topic, "resume-timers"), s.wire(), s.DryRun)
+	return t.c.changeMany(ctx, Path("topics", t.topic, "resume-timers"), s, s.DryRun)
 }
 
 // one makes a change that is safe to repeat.

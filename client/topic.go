@@ -269,15 +269,13 @@ type Secrets struct {
 // all. Each of them signs every call until FinishRotation: that is the time for receivers to learn
 // the new one. Empty: the node makes it, and the call is not repeated.
 func (c *Client) RotateSecret(ctx context.Context, topic, secret string) (*Secrets, error) {
-	s := new(Secrets)
-	return whole(s, c.changeKeys(ctx, Path("topics", topic, "secrets", "rotate"), secret != "", "secret", secret, s))
+	return changeKeys[Secrets](ctx, c, Path("topics", topic, "secrets", "rotate"), secret != "", "secret", secret)
 }
 
 // FinishRotation drops all secrets of a topic but one: that with the fingerprint keep, or, where it
 // is empty, the newest.
 func (c *Client) FinishRotation(ctx context.Context, topic, keep string) (*Secrets, error) {
-	s := new(Secrets)
-	return whole(s, c.changeKeys(ctx, Path("topics", topic, "secrets", "finish"), true, "keep", keep, s))
+	return changeKeys[Secrets](ctx, c, Path("topics", topic, "secrets", "finish"), true, "keep", keep)
 }
 
 // PublicKeys are the keys with which a topic's calls are checked.
@@ -290,22 +288,20 @@ type PublicKeys struct {
 // Empty: the node makes it, nobody sees it, and the call is not repeated. Give the public key to
 // the receivers, and end with FinishKeyRotation.
 func (c *Client) RotateSigningKey(ctx context.Context, topic, private string) (*PublicKeys, error) {
-	k := new(PublicKeys)
-	return whole(k, c.changeKeys(ctx, Path("topics", topic, "signing-keys", "rotate"), private != "", "signing_key", private, k))
+	return changeKeys[PublicKeys](ctx, c, Path("topics", topic, "signing-keys", "rotate"), private != "", "signing_key", private)
 }
 
 // FinishKeyRotation drops all signing keys of a topic but one: that of the public key keep, or,
 // where it is empty, the newest.
 func (c *Client) FinishKeyRotation(ctx context.Context, topic, keep string) (*PublicKeys, error) {
-	k := new(PublicKeys)
-	return whole(k, c.changeKeys(ctx, Path("topics", topic, "signing-keys", "finish"), true, "keep", keep, k))
+	return changeKeys[PublicKeys](ctx, c, Path("topics", topic, "signing-keys", "finish"), true, "keep", keep)
 }
 
 // changeKeys posts one field, unless it is empty.
-func (c *Client) changeKeys(ctx context.Context, path string, repeatable bool, field, value string, answer any) error {
+func changeKeys[T any](ctx context.Context, c *Client, path string, repeatable bool, field, value string) (*T, error) {
 	body := map[string]string{}
 	if value != "" {
 		body[field] = value
 	}
-	return c.call(ctx, Request{Method: http.MethodPost, Path: path, Repeatable: repeatable}, body, answer)
+	return one[T](ctx, c, Request{Method: http.MethodPost, Path: path, Repeatable: repeatable}, body)
 }
