@@ -40,33 +40,24 @@ func (n *names) appendTopic(to []byte, topic int64) []byte {
 
 // appendID appends {k7}lt-<run>-<number>, the key only if keys were asked for.
 func (n *names) appendID(to []byte, number int64) []byte {
+	return n.appendKeyed(to, number, "{", "}")
+}
+
+// appendPathID is appendID with the braces escaped, for a path.
+func (n *names) appendPathID(to []byte, number int64) []byte {
+	return n.appendKeyed(to, number, "%7B", "%7D")
+}
+
+func (n *names) appendKeyed(to []byte, number int64, open, end string) []byte {
 	if n.keys > 0 {
-		to = append(to, "{k"...)
+		to = append(append(to, open...), 'k')
 		to = strconv.AppendInt(to, number%n.keys, 10)
-		to = append(to, '}')
+		to = append(to, end...)
 	}
 	to = append(to, "lt-"...)
 	to = append(to, n.run...)
 	to = append(to, '-')
 	return strconv.AppendInt(to, number, 10)
-}
-
-// appendPathID is appendID with the braces escaped, for a path.
-func (n *names) appendPathID(to []byte, number int64) []byte {
-	from := len(to)
-	to = n.appendID(to, number)
-	if n.keys == 0 {
-		return to
-	}
-	id := string(to[from:])
-	to = append(to[:from], "%7B"...)
-	end := len("{k")
-	for id[end] != '}' {
-		end++
-	}
-	to = append(to, id[1:end]...)
-	to = append(to, "%7D"...)
-	return append(to, id[end+1:]...)
 }
 
 // parseID returns the number in an id, -1 if the id is not of this run.

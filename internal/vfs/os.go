@@ -86,11 +86,7 @@ func (OS) SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	err = syncFile(d)
-	if cerr := d.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return errors.Join(syncFile(d), d.Close())
 }
 
 // Lock implements FS by flock, which ends with the process.

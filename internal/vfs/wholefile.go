@@ -13,13 +13,14 @@ const TempSuffix = ".tmp"
 // WriteFileAtomic replaces a small file: after any crash it holds either the
 // old or the new content, whole. On return without error the new one is durable.
 func WriteFileAtomic(fsys FS, path string, data []byte) error {
-	if err := WriteSynced(fsys, path+TempSuffix, data); err != nil {
-		return fmt.Errorf("wal: write %s: %w", path, err)
+	err := WriteSynced(fsys, path+TempSuffix, data)
+	if err == nil {
+		err = fsys.Rename(path+TempSuffix, path)
 	}
-	if err := fsys.Rename(path+TempSuffix, path); err != nil {
-		return fmt.Errorf("wal: write %s: %w", path, err)
+	if err == nil {
+		err = fsys.SyncDir(filepath.Dir(path))
 	}
-	if err := fsys.SyncDir(filepath.Dir(path)); err != nil {
+	if err != nil {
 		return fmt.Errorf("wal: write %s: %w", path, err)
 	}
 	return nil
@@ -31,15 +32,10 @@ func WriteSynced(fsys FS, path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return err
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
 	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return errors.Join(err, f.Close())
 }
 
 // ReadFile reads a whole file into buf, growing it as needed. A file above limit is ErrTooLarge.
