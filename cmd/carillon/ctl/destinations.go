@@ -26,17 +26,12 @@ func (d *destinationsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 }
 
 func printDestinations(out io.Writer, destinations []json.RawMessage) error {
-	rows, err := readRows[client.Destination](destinations)
-	if err != nil {
-		return err
-	}
-	t := newTable(out, "DESTINATION", "STATE", "SINCE", "CALLS", "WAITING", "LATENCY", "LAST ERROR")
-	for _, r := range rows {
+	head := []string{"DESTINATION", "STATE", "SINCE", "CALLS", "WAITING", "LATENCY", "LAST ERROR"}
+	return printRows(out, destinations, head, func(d *client.Destination) []string {
 		latency := ""
-		if r.LatencyMs > 0 {
-			latency = fmt.Sprintf("%.1f ms", r.LatencyMs)
+		if d.LatencyMs > 0 {
+			latency = fmt.Sprintf("%.1f ms", d.LatencyMs)
 		}
-		t.row(r.Destination, r.State, instant(r.Since), fmt.Sprint(r.Calls), fmt.Sprint(r.Waiting), latency, r.LastError)
-	}
-	return t.w.Flush()
+		return []string{d.Destination, d.State, instant(d.Since), fmt.Sprint(d.Calls), fmt.Sprint(d.Waiting), latency, d.LastError}
+	})
 }

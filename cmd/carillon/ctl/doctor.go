@@ -151,15 +151,10 @@ func (f *findings) shards(c *client.Cluster) {
 		return
 	}
 	count := map[client.ShardState]int{}
-	few, holders := 0, 0
-	for i := range c.Nodes {
-		if s := c.Nodes[i].State; s != client.NodeDraining && s != client.NodeDrained && s != client.NodeLeft {
-			holders++
-		}
-	}
+	few, each := 0, min(c.Replicas, holders(c))
 	for i := range c.Shards {
 		count[c.Shards[i].State]++
-		if len(c.Shards[i].Replicas) < min(c.Replicas, holders) {
+		if len(c.Shards[i].Replicas) < each {
 			few++
 		}
 	}
@@ -172,7 +167,7 @@ func (f *findings) shards(c *client.Cluster) {
 	}
 	f.add(g, "shards", "%s", summary(c.Shards))
 	if few > 0 {
-		f.add(seeTo, "shards", "%d have fewer replicas than the %d that they should have", few, min(c.Replicas, holders))
+		f.add(seeTo, "shards", "%d have fewer replicas than the %d that they should have", few, each)
 	}
 }
 

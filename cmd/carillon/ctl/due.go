@@ -80,9 +80,8 @@ func printTimes(out io.Writer, t *client.Timer, zone string, now func() time.Tim
 const lateFrom = 5 * time.Second
 
 // warnLate warns that the added timer was due in the past, which may be a typing error.
-func (a *addCmd) warnLate(ctl *Command, term *terminal.Terminal, body []byte) {
-	var t client.Timer
-	if a.At == "" && a.AtLocal == "" || readAnswer(body, &t) != nil || t.Due.IsZero() || t.State != client.Scheduled && t.State != client.Leased {
+func (a *addCmd) warnLate(ctl *Command, term *terminal.Terminal, t *client.Timer) {
+	if a.At == "" && a.AtLocal == "" || t.Due.IsZero() || t.State != client.Scheduled && t.State != client.Leased {
 		return
 	}
 	if time.Since(t.Due) <= lateFrom { // spares a question

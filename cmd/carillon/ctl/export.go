@@ -62,17 +62,8 @@ func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	}
 	x := exporter{out: out, perKey: hasPerKey(topic.Policy)}
 	l := listing{path: client.Path("topics", e.Topic, "timers"), member: "timers"}
-	for cursor := ""; ; {
-		page, next, err := ctl.page(l, maxPage, cursor)
-		if err != nil {
-			return err
-		}
-		if err := x.timers(page); err != nil {
-			return err
-		}
-		if cursor = next; cursor == "" {
-			break
-		}
+	if err := ctl.allPages(l, x.timers); err != nil {
+		return err
 	}
 	if err := writeLine(out, "end", exportEnd{x.count}); err != nil {
 		return err

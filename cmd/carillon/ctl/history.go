@@ -31,17 +31,11 @@ func (h *historyCmd) Run(ctl *Command, term *terminal.Terminal) error {
 }
 
 func printHistory(out io.Writer, entries []json.RawMessage) error {
-	rows, err := readRows[client.Entry](entries)
-	if err != nil {
-		return err
-	}
-	t := newTable(out, "ENDED", "ID", "STATE", "DUE", "ATTEMPTS", "LAST")
-	for _, r := range rows {
-		state := string(r.State)
-		if r.Reason != "" {
-			state += " (" + string(r.Reason) + ")"
+	return printRows(out, entries, []string{"ENDED", "ID", "STATE", "DUE", "ATTEMPTS", "LAST"}, func(e *client.Entry) []string {
+		state := string(e.State)
+		if e.Reason != "" {
+			state += " (" + string(e.Reason) + ")"
 		}
-		t.row(instant(r.Ended), r.ID, state, instant(r.Due), fmt.Sprint(r.Attempts), last(&r.Timer))
-	}
-	return t.w.Flush()
+		return []string{instant(e.Ended), e.ID, state, instant(e.Due), fmt.Sprint(e.Attempts), last(&e.Timer)}
+	})
 }

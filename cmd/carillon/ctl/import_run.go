@@ -75,20 +75,12 @@ func (r *importRun) topic(head *exportHead) error {
 
 // hasTopic asks whether a topic is there.
 func (c *Command) hasTopic(topic string) (bool, error) {
-	_, err := within(c, false, func(ctx context.Context) (bool, error) {
-		_, err := c.client.Do(ctx, client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)})
-		if errors.Is(err, client.ErrUnknownTopic) {
-			return false, errNoTopic
-		}
-		return err == nil, err
-	})
-	if errors.Is(err, errNoTopic) {
+	_, err := c.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)})
+	if errors.Is(err, client.ErrUnknownTopic) {
 		return false, nil
 	}
 	return err == nil, err
 }
-
-var errNoTopic = errors.New("no such topic")
 
 // shownPolicy is a policy without the fields that are shown only in part.
 func shownPolicy(policy json.RawMessage) ([]byte, error) {
@@ -259,12 +251,12 @@ func (r *importRun) send() error {
 
 // once sends the batch. After an error, wait is the pause before the rest is sent again; 0: never.
 func (r *importRun) once() (wait time.Duration, err error) {
-	var ops []byte
+	ops := make([][]byte, len(r.ops))
 	for i := range r.ops {
-		ops = append(append(ops, "[,"[min(i, 1)]), r.ops[i].body...)
+		ops[i] = r.ops[i].body
 	}
 	o := &object{}
-	o.raw("ops", append(ops, ']'))
+	o.raw("ops", jsonList(ops))
 	request := client.Request{
 		Method: http.MethodPost, Path: client.Path("topics", r.head.Topic, "batch"), Query: url.Values{"brief": {"true"}}, Body: o.bytes(),
 	}

@@ -87,6 +87,19 @@ func (c *Command) showPages(term *terminal.Terminal, l listing) error {
 	return nil
 }
 
+// allPages gives take a listing page by page, without a limit.
+func (c *Command) allPages(l listing, take func(page []json.RawMessage) error) error {
+	for cursor := ""; ; {
+		page, next, err := c.page(l, maxPage, cursor)
+		if err == nil {
+			err = take(page)
+		}
+		if cursor = next; err != nil || cursor == "" {
+			return err
+		}
+	}
+}
+
 func (c *Command) page(l listing, size int, cursor string) (rows []json.RawMessage, next string, err error) {
 	query := queryOf("limit", strconv.Itoa(size), "cursor", cursor)
 	maps.Copy(query, l.query)

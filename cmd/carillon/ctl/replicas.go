@@ -48,16 +48,19 @@ func (r *replicasCmd) await(ctl *Command) error {
 // left counts the shards that have not as many replicas as there should be, and nodes to hold them,
 // or are on the way there. The node that is asked may not have heard of the new number yet.
 func (r *replicasCmd) left(a *client.Cluster) (n int) {
-	holders := 0
-	for _, node := range a.Nodes {
-		switch node.State {
-		case client.NodeDraining, client.NodeDrained, client.NodeLeft:
-		default:
-			holders++
+	each := min(r.Number, holders(a))
+	for _, s := range a.Shards {
+		if a.Replicas != r.Number || len(s.Replicas) != each || s.State == client.ShardMoving {
+			n++
 		}
 	}
-	for _, s := range a.Shards {
-		if a.Replicas != r.Number || len(s.Replicas) != min(r.Number, holders) || s.State == client.ShardMoving {
+	return n
+}
+
+// holders is how many nodes are to hold replicas.
+func holders(a *client.Cluster) (n int) {
+	for i := range a.Nodes {
+		if s := a.Nodes[i].State; s != client.NodeDraining && s != client.NodeDrained && s != client.NodeLeft {
 			n++
 		}
 	}

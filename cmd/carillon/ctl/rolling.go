@@ -40,10 +40,7 @@ func (r *rollingRestartCmd) Run(ctl *Command, term *terminal.Terminal) error {
 			return fmt.Errorf("%w; restarted: %s; not yet: %s", err, listed(names[:i]), listed(names[i:]))
 		}
 	}
-	if err := ctl.report(term, "", "done", "all are back, and the cluster is healthy"); err != nil {
-		return err
-	}
-	return nil
+	return ctl.report(term, "", "done", "all are back, and the cluster is healthy")
 }
 
 func listed(names []string) string {

@@ -89,15 +89,17 @@ func waits(t *client.Timer) string {
 	return string(t.WaitsFor) + ": " + t.WaitsOn
 }
 
-// readRows decodes the rows of a listing.
-func readRows[T any](raw []json.RawMessage) ([]T, error) {
-	rows := make([]T, len(raw))
-	for i := range raw {
-		if err := readAnswer(raw[i], &rows[i]); err != nil {
-			return nil, err
+// printRows prints the rows of a listing under a head.
+func printRows[T any](out io.Writer, rows []json.RawMessage, head []string, cells func(*T) []string) error {
+	t := newTable(out, head...)
+	for _, raw := range rows {
+		row := new(T)
+		if err := readAnswer(raw, row); err != nil {
+			return err
 		}
+		t.row(cells(row)...)
 	}
-	return rows, nil
+	return t.w.Flush()
 }
 
 func printTimers(out io.Writer, timers []json.RawMessage) error {
@@ -111,42 +113,26 @@ func printAnyTimers(out io.Writer, timers []json.RawMessage) error {
 
 // timerTable prints the columns from the one that is given on.
 func timerTable(out io.Writer, timers []json.RawMessage, from int) error {
-	rows, err := readRows[client.Timer](timers)
-	if err != nil {
-		return err
-	}
-	t := newTable(out, []string{"TOPIC", "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST", "WAITS FOR"}[from:]...)
-	for _, r := range rows {
-		cells := []string{r.Topic, r.ID, string(r.State), instant(r.Due), fmt.Sprint(r.Version), fmt.Sprint(r.Attempts), last(&r), waits(&r)}
-		t.row(cells[from:]...)
-	}
-	return t.w.Flush()
+	head := []string{"TOPIC", "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST", "WAITS FOR"}
+	return printRows(out, timers, head[from:], func(t *client.Timer) []string {
+		cells := []string{t.Topic, t.ID, string(t.State), instant(t.Due), fmt.Sprint(t.Version), fmt.Sprint(t.Attempts), last(t), waits(t)}
+		return cells[from:]
+	})
 }
 
 func printDead(out io.Writer, timers []json.RawMessage) error {
-	rows, err := readRows[client.Timer](timers)
-	if err != nil {
-		return err
-	}
-	t := newTable(out, "ID", "REASON", "DUE", "ATTEMPTS", "UID", "LAST")
-	for _, r := range rows {
-		t.row(r.ID, string(r.Reason), instant(r.Due), fmt.Sprint(r.Attempts), r.UID, last(&r))
-	}
-	return t.w.Flush()
+	return printRows(out, timers, []string{"ID", "REASON", "DUE", "ATTEMPTS", "UID", "LAST"}, func(t *client.Timer) []string {
+		return []string{t.ID, string(t.Reason), instant(t.Due), fmt.Sprint(t.Attempts), t.UID, last(t)}
+	})
 }
 
 func printTopics(out io.Writer, topics []json.RawMessage) error {
-	rows, err := readRows[client.Topic](topics)
-	if err != nil {
-		return err
-	}
-	t := newTable(out, "TOPIC", "PAUSED", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "OLDEST OVERDUE", "WAITS FOR")
-	for _, topic := range rows {
-		c := topic.Counts
-		t.row(topic.Name, fmt.Sprint(topic.Paused), fmt.Sprint(c.Scheduled), fmt.Sprint(c.Ready), fmt.Sprint(c.Leased),
-			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), span(topic.OldestOverdueMs), waitsFor(c.Waiting))
-	}
-	return t.w.Flush()
+	head := []string{"TOPIC", "PAUSED", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "OLDEST OVERDUE", "WAITS FOR"}
+	return printRows(out, topics, head, func(t *client.Topic) []string {
+		c := t.Counts
+		return []string{t.Name, fmt.Sprint(t.Paused), fmt.Sprint(c.Scheduled), fmt.Sprint(c.Ready), fmt.Sprint(c.Leased),
+			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), span(t.OldestOverdueMs), waitsFor(c.Waiting)}
+	})
 }
 
 // waitsFor lists what a topic's due timers wait for, most of them first.
@@ -225,17 +211,20 @@ func printJSON(out io.Writer, body []byte) error {
 }
 
 // jsonList is a JSON array of values that are JSON already.
-func jsonList(list [][]byte) []byte {
-	return slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]"))
+func jsonList[T ~[]byte](list []T) []byte {
+	text := []byte("[")
+	for i, value := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, value...)
+	}
+	return append(text, ']')
 }
 
 func printPages(out io.Writer, member string, rows []json.RawMessage, cursor string) error {
 	o := &object{}
-	list := make([][]byte, len(rows))
-	for i, row := range rows {
-		list[i] = row
-	}
-	o.raw(member, jsonList(list))
+	o.raw(member, jsonList(rows))
 	o.text("next_cursor", cursor)
 	return printJSON(out, o.bytes())
 }

@@ -187,50 +187,37 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
+	var t client.Timer
+	if err := readAnswer(body, &t); err != nil {
+		return err
+	}
 	if status == http.StatusOK {
-		if err := reportExisting(term, body); err != nil {
-			return err
-		}
+		reportExisting(term, &t)
 	} else {
-		a.warnLate(ctl, term, body)
-		if err := reportArray(term, body); err != nil {
-			return err
+		a.warnLate(ctl, term, &t)
+		if t.Collected > 0 { // the add began an array
+			fmt.Fprintf(term.Err, "carillon: %s: %s\n", t.ID, arrayOf(&t))
 		}
 	}
 	return ctl.printTimer(term, body)
-}
-
-// reportArray prints how many payloads the array has that an add of collect began.
-func reportArray(term *terminal.Terminal, body []byte) error {
-	var t client.Timer
-	if err := readAnswer(body, &t); err != nil || t.Collected == 0 {
-		return err
-	}
-	_, err := fmt.Fprintf(term.Err, "carillon: %s: %s\n", t.ID, arrayOf(&t))
-	return err
 }
 
 func arrayOf(t *client.Timer) string {
 	return "its array has " + terminal.Many(int64(t.Collected), "payload", "payloads")
 }
 
-func reportExisting(term *terminal.Terminal, body []byte) error {
-	var t client.Timer
-	if err := readAnswer(body, &t); err != nil {
-		return err
-	}
+func reportExisting(term *terminal.Terminal, t *client.Timer) {
 	text := "is there already, just like this; nothing was added"
 	switch {
 	case t.Merged:
 		text = "was there already; the add was merged into it"
 		if t.Collected > 0 {
-			text += ": " + arrayOf(&t)
+			text += ": " + arrayOf(t)
 		}
 	case t.State == client.Done || t.State == client.Dead || t.State == client.Cancelled:
 		text = fmt.Sprintf("has ended already (%s); nothing was added, and it does not fire again", t.State)
 	}
-	_, err := fmt.Fprintf(term.Err, "carillon: %s %s\n", t.ID, text)
-	return err
+	fmt.Fprintf(term.Err, "carillon: %s %s\n", t.ID, text)
 }
 
 type getCmd struct{ timerRef }

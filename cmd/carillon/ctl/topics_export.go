@@ -78,17 +78,16 @@ type topicRow struct {
 }
 
 // topicRows are all topics that the token sees: O(topics) in memory.
-func (c *Command) topicRows(prefix string) ([]topicRow, error) {
+func (c *Command) topicRows(prefix string) (all []topicRow, err error) {
 	l := listing{path: client.Path("topics"), query: queryOf("counts", "true", "prefix", prefix), member: "topics"}
-	var all []json.RawMessage
-	for cursor := ""; ; {
-		page, next, err := c.page(l, maxPage, cursor)
-		if err != nil {
-			return nil, err
+	return all, c.allPages(l, func(page []json.RawMessage) error {
+		for _, raw := range page {
+			var row topicRow
+			if err := readAnswer(raw, &row); err != nil {
+				return err
+			}
+			all = append(all, row)
 		}
-		all = append(all, page...)
-		if cursor = next; cursor == "" {
-			return readRows[topicRow](all)
-		}
-	}
+		return nil
+	})
 }
