@@ -55,21 +55,16 @@ func Destinations(rq *web.Request) *web.Problem {
 func destinationMembers(o *web.Object, d *backend.Destination) {
 	o.Text("destination", d.Destination)
 	o.Text("state", string(d.State))
-	instant := func(name string, ms int64) {
-		if ms != 0 {
-			o.B = web.AppendTime(o.B, name, ms)
-		}
-	}
-	instant("since", d.SinceMs)
+	o.OptTime("since", d.SinceMs)
 	o.Integer("calls", int64(d.Calls))
 	o.Integer("waiting", int64(d.Waiting))
 	if d.LatencyUs > 0 {
 		o.Float("latency_ms", float64(d.LatencyUs)/1000)
 	}
 	o.OptText("last_error", d.LastError)
-	instant("failed", d.FailedMs)
+	o.OptTime("failed", d.FailedMs)
 	o.OptInteger("failures", d.Failures)
-	instant("next_probe", d.NextProbeMs)
+	o.OptTime("next_probe", d.NextProbeMs)
 	o.OptTexts("nodes", d.Nodes)
 	o.OptTexts("topics", d.Topics)
 	o.OptBoolean("more_topics", d.MoreTopics)

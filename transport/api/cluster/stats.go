@@ -32,9 +32,7 @@ func backupMembers(o *web.Object, s *backend.BackupStats) {
 	}
 	o.Nest("backup", func(o *web.Object) {
 		o.Text("every", s.Every)
-		if s.MadeMs != 0 {
-			o.B = web.AppendTime(o.B, "last_success", s.MadeMs)
-		}
+		o.OptTime("last_success", s.MadeMs)
 		o.Integer("overdue_ms", s.OverdueMs)
 		o.OptText("error", s.Error)
 	})

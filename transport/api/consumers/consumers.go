@@ -24,11 +24,7 @@ func readPull(r *web.Reader) (p backend.Pull) {
 	r.Body([]string{"max", "wait", "lease"}, func(name string) {
 		switch name {
 		case "max":
-			v := r.Integer("max")
-			if r.Err() == nil && (v < 1 || v > maxPull) {
-				r.Reject(web.Bad(web.BadRequest, "max: must be 1 to 1000"))
-			}
-			p.Max = int(v)
+			p.Max = int(r.Ranged("max", 1, maxPull))
 		case "wait":
 			ms := r.Span("wait")
 			if r.Err() == nil && ms > maxPullWait.Milliseconds() {

@@ -209,9 +209,7 @@ func appendEvent(b []byte, e *backend.Event) []byte {
 	}
 	o.OptInteger("status", int64(e.Status))
 	o.OptText("error", e.Error)
-	if e.NextMs != 0 {
-		o.B = web.AppendTime(o.B, "next_attempt", e.NextMs)
-	}
+	o.OptTime("next_attempt", e.NextMs)
 	o.OptTexts("labels", e.Labels)
 	return append(o.End(), "\n\n"...)
 }

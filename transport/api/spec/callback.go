@@ -41,10 +41,7 @@ func ReadCallback(r *web.Reader, cb *timer.Callback, given, null *web.Fields) {
 		case FHeaders:
 			cb.Headers, cb.HasHeaders = readHeaders(r), true
 		case FTimeout:
-			cb.TimeoutMs = r.Span("callback.timeout")
-			if cb.TimeoutMs < minTimeoutMs || cb.TimeoutMs > maxTimeoutMs {
-				r.Reject(r.OutOfRange("callback.timeout: must be 100ms to 15m"))
-			}
+			cb.TimeoutMs = r.RangedSpan("callback.timeout", minTimeoutMs, maxTimeoutMs)
 		}
 	})
 }

@@ -27,15 +27,11 @@ func ReadRetry(r *web.Reader, p *timer.Retry, given, null *web.Fields) {
 func readRetryField(r *web.Reader, p *timer.Retry, f web.Fields) {
 	switch f {
 	case FMaxAttempts:
-		v := r.Integer("retry.max_attempts")
-		if v < 1 || v > maxAttempts {
-			r.Reject(r.OutOfRange("retry.max_attempts: must be 1 to 1000"))
-		}
-		p.MaxAttempts = int(v)
+		p.MaxAttempts = int(r.Ranged("retry.max_attempts", 1, maxAttempts))
 	case FMinBackoff:
-		p.MinBackoffMs = readBackoff(r, "retry.min_backoff")
+		p.MinBackoffMs = r.RangedSpan("retry.min_backoff", 1, maxBackoffMs)
 	case FMaxBackoff:
-		p.MaxBackoffMs = readBackoff(r, "retry.max_backoff")
+		p.MaxBackoffMs = r.RangedSpan("retry.max_backoff", 1, maxBackoffMs)
 	case FMultiplier:
 		p.Multiplier = r.Float("retry.multiplier")
 		if !(p.Multiplier >= 1 && p.Multiplier <= maxMultiplier) {
@@ -47,14 +43,6 @@ func readRetryField(r *web.Reader, p *timer.Retry, f web.Fields) {
 			r.Reject(r.OutOfRange("retry.jitter: must be 0 to 1"))
 		}
 	}
-}
-
-func readBackoff(r *web.Reader, name string) int64 {
-	ms := r.Span(name)
-	if ms < 1 || ms > maxBackoffMs {
-		r.Reject(r.OutOfRange(name + ": must be 1ms to 720h"))
-	}
-	return ms
 }
 
 // AppendRetry writes the fields of a retry policy that have a value.

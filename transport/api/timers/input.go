@@ -98,17 +98,9 @@ func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 	case spec.FCallback:
 		spec.ReadCallback(r, &in.spec.Callback, &in.given, &in.null)
 	case spec.FPriority:
-		p := r.Integer("priority")
-		if p < 0 || p > 255 {
-			r.Reject(web.Bad(web.BadRequest, "priority: must be 0 to 255"))
-		}
-		in.spec.Priority = uint8(p)
+		in.spec.Priority = uint8(r.Ranged("priority", 0, 255))
 	case spec.FWeight:
-		w := r.Integer("weight")
-		if w < 1 || w > timer.MaxWeight {
-			r.Reject(web.Bad(web.BadRequest, "weight: must be 1 to 100"))
-		}
-		in.spec.Weight = uint8(w)
+		in.spec.Weight = uint8(r.Ranged("weight", 1, timer.MaxWeight))
 	case spec.FLabels:
 		in.spec.Labels = r.Labels("labels")
 	case spec.FExpires:

@@ -82,20 +82,14 @@ func (w *Writer) appendRun(o *web.Object, t *timer.Timer) {
 		o.Integer("last_status", int64(t.LastStatus))
 	}
 	o.OptText("last_error", t.ShownError())
-	if t.State == timer.Scheduled && t.NextMs != 0 {
-		o.B = web.AppendTime(o.B, "next_attempt", t.NextMs)
+	if t.State == timer.Scheduled {
+		o.OptTime("next_attempt", t.NextMs)
 	}
 	o.B = web.AppendTime(o.B, "created", t.CreatedMs)
 	o.B = web.AppendTime(o.B, "updated", t.UpdatedMs)
-	if t.FiredMs != 0 {
-		o.B = web.AppendTime(o.B, "fired", t.FiredMs)
-	}
-	if t.EndedMs != 0 {
-		o.B = web.AppendTime(o.B, "ended", t.EndedMs)
-	}
-	if t.AskedMs != 0 {
-		o.B = web.AppendTime(o.B, "asked", t.AskedMs)
-	}
+	o.OptTime("fired", t.FiredMs)
+	o.OptTime("ended", t.EndedMs)
+	o.OptTime("asked", t.AskedMs)
 	if t.LatenessMs >= 0 && t.FiredMs != 0 {
 		o.Integer("lateness_ms", t.LatenessMs)
 	}

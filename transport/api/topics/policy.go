@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 
 	"carillon/timer"
 	"carillon/transport/api/spec"
@@ -98,9 +99,9 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 	case name == "destination_concurrency" && !reset(r, &p.DestinationConcurrency, d.DestinationConcurrency):
 		p.DestinationConcurrency = int(r.Ranged(name, 1, maxDestinationConc))
 	case name == "history" && !reset(r, &p.HistoryMs, d.HistoryMs):
-		p.HistoryMs = readRetention(r, name)
+		p.HistoryMs = r.RangedSpan(name, 0, spec.MaxRetentionMs)
 	case name == "dead_retention" && !reset(r, &p.DeadRetentionMs, d.DeadRetentionMs):
-		p.DeadRetentionMs = readRetention(r, name)
+		p.DeadRetentionMs = r.RangedSpan(name, 0, spec.MaxRetentionMs)
 	case name == "merge" && !reset(r, &p.Merge, d.Merge):
 		p.Merge = spec.MergeRule(r.Choice(name, spec.MergeRules))
 	case name == "max_wait" && !reset(r, &p.MaxWaitMs, d.MaxWaitMs):
@@ -270,10 +271,6 @@ func readBreaker(r *web.Reader, b timer.Breaker) timer.Breaker {
 	return b
 }
 
-func readRetention(r *web.Reader, name string) int64 {
-	return r.RangedSpan(name, 0, spec.MaxRetentionMs)
-}
-
 // index is 1 for true.
 func index(on bool) int {
 	if on {
@@ -296,7 +293,7 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 		MaxAttempts: p.MaxAttempts, MinBackoffMs: p.MinBackoffMs, MaxBackoffMs: p.MaxBackoffMs,
 		Multiplier: p.Multiplier, Jitter: p.Jitter, HasJitter: true,
 	})
-	o.List("stop_on", len(p.StopOn), func(b []byte, i int) []byte { return web.AppendInt(b, int64(p.StopOn[i])) })
+	o.List("stop_on", len(p.StopOn), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(p.StopOn[i]), 10) })
 	o.Text("merge", spec.MergeRules[p.Merge])
 	o.OptSpan("max_wait", p.MaxWaitMs)
 	o.Integer("collect_max", int64(p.CollectFor()))

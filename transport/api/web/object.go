@@ -28,7 +28,7 @@ func (o *Object) Text(name, v string) {
 
 func (o *Object) Integer(name string, v int64) {
 	o.Name(name)
-	o.B = AppendInt(o.B, v)
+	o.B = strconv.AppendInt(o.B, v, 10)
 }
 
 func (o *Object) Float(name string, v float64) {
@@ -78,9 +78,6 @@ func (a *Array) End() []byte {
 	return append(a.B, ']')
 }
 
-// AppendInt writes a number.
-func AppendInt(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) }
-
 // List writes an array of n elements; element appends the i-th.
 func (o *Object) List(name string, n int, element func(b []byte, i int) []byte) {
 	o.Name(name)
@@ -114,11 +111,11 @@ func (o *Object) Texts(name string, list []string) {
 }
 
 func (o *Object) Integers(name string, list []int64) {
-	o.List(name, len(list), func(b []byte, i int) []byte { return AppendInt(b, list[i]) })
+	o.List(name, len(list), func(b []byte, i int) []byte { return strconv.AppendInt(b, list[i], 10) })
 }
 
-// OptText, OptInteger, OptBoolean, OptSpan and OptTexts write a member that has a value: it is not
-// empty, over 0, or true.
+// OptText, OptInteger, OptBoolean, OptSpan, OptTime and OptTexts write a member that has a value: it
+// is not empty, over 0 (a time: not 0), or true.
 func (o *Object) OptText(name, v string) {
 	if v != "" {
 		o.Text(name, v)
@@ -140,6 +137,12 @@ func (o *Object) OptBoolean(name string, v bool) {
 func (o *Object) OptSpan(name string, ms int64) {
 	if ms > 0 {
 		o.Span(name, ms)
+	}
+}
+
+func (o *Object) OptTime(name string, ms int64) {
+	if ms != 0 {
+		o.B = AppendTime(o.B, name, ms)
 	}
 }
 
