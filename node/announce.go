@@ -13,9 +13,7 @@ func (n *Node) logStarted(c *core) {
 // logStopped logs that the node stops and, when the returned function is called, how it ended. A
 // node that has not read its log logs nothing: the error of its start is the only line.
 func (c *core) logStopped() (ended func()) {
-	select {
-	case <-c.host.Started():
-	default:
+	if !c.started() {
 		return func() {}
 	}
 	begun := time.Now()

@@ -3,7 +3,6 @@ package node
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"time"
 
@@ -40,14 +39,9 @@ func (s *savedClock) sum() string {
 // readSavedClock reads the clock that the last process of this boot of the machine saved; nil: none
 // that counts.
 func readSavedClock(fsys vfs.FS, dir, bootID string) *clocks.Saved {
-	f, err := fsys.Open(filepath.Join(dir, clockFile))
-	if err != nil || bootID == "" {
-		return nil
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, 4096))
+	data, err := vfs.ReadFile(fsys, filepath.Join(dir, clockFile), nil, 4096)
 	var s savedClock
-	if err != nil || json.Unmarshal(data, &s) != nil || s.BootID != bootID || s.Sum != s.sum() {
+	if err != nil || bootID == "" || json.Unmarshal(data, &s) != nil || s.BootID != bootID || s.Sum != s.sum() {
 		return nil
 	}
 	return &clocks.Saved{OffsetUs: s.OffsetUs, SteadyAt: time.Duration(s.SteadyUs) * time.Microsecond, Wrong: s.Wrong, WrongUs: s.WrongUs, Denied: s.Denied}

@@ -88,10 +88,8 @@ func (c *core) destinations() (list []backend.Destination) {
 
 // answerDestinations lists this node's destinations for another one.
 func (c *core) answerDestinations() ([]byte, error) {
-	select {
-	case <-c.host.Started():
-		return json.Marshal(c.destinations())
-	default:
+	if !c.started() {
 		return nil, errNotYet
 	}
+	return json.Marshal(c.destinations())
 }

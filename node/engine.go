@@ -14,31 +14,13 @@ import (
 // so that the client turns to another node.
 type engine struct{ p *process }
 
-// core is the node's cluster, once it is known where a request belongs.
+// core is the node's cluster, once its log is read and it is known where a request belongs.
 func (e *engine) core() (*core, error) {
-	c, err := e.started()
-	if err != nil {
-		return nil, err
-	}
-	if id, _, _ := c.member.State.Cluster(); id == "" {
-		// One that has just joined waits for its copy of the cluster's state.
+	c := e.p.core.Load()
+	if c == nil || !c.started() || c.clusterID() == "" { // one that has just joined waits for its copy of the cluster's state
 		return nil, timer.ErrRecovering
 	}
 	return c, nil
-}
-
-// started is the node's cluster, once its log is read.
-func (e *engine) started() (*core, error) {
-	c := e.p.core.Load()
-	if c == nil {
-		return nil, timer.ErrRecovering
-	}
-	select {
-	case <-c.host.Started():
-		return c, nil
-	default:
-		return nil, timer.ErrRecovering
-	}
 }
 
 // Shards is 1 before it is known: nothing can be asked of a shard then.

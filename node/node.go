@@ -286,19 +286,15 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 	}
 	every, some := handler(from), handler(metrics.WithoutTopics(from))
 	return func(ctx *fasthttp.RequestCtx, all bool) error {
-		if c := p.core.Load(); c != nil {
-			select {
-			case <-c.host.Started():
-				if all {
-					every(ctx)
-				} else {
-					some(ctx)
-				}
-				return nil
-			default:
-			}
+		if c := p.core.Load(); c == nil || !c.started() {
+			return timer.ErrRecovering
 		}
-		return timer.ErrRecovering
+		if all {
+			every(ctx)
+		} else {
+			some(ctx)
+		}
+		return nil
 	}
 }
 

@@ -77,6 +77,16 @@ type core struct {
 	shown   *backend.Core  // what the API sees of it
 }
 
+// started reports whether the node has read its log.
+func (c *core) started() bool {
+	select {
+	case <-c.host.Started():
+		return true
+	default:
+		return false
+	}
+}
+
 // setCore sets the node's shards; nil: it has none any more.
 func (p *process) setCore(c *core) {
 	p.core.Store(c)

@@ -19,12 +19,7 @@ var errSetAside = errors.New("node: the damaged data directory was set aside")
 // replaceable reports whether a host that never started found damage, and other nodes may have
 // majorities without this one.
 func (p *process) replaceable(c *core, err error) bool {
-	select {
-	case <-c.host.Started():
-		return false
-	default:
-		return p.ports && shard.Damaged(err)
-	}
+	return !c.started() && p.ports && shard.Damaged(err)
 }
 
 // replace sets the directory aside once the cluster has confirmed that it can do without it; the

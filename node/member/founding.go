@@ -51,11 +51,11 @@ func (s *Self) membershipStep(ctx context.Context) (level slog.Level, waiting st
 		if err != nil {
 			return 0, "", err
 		}
-		return 0, "", s.Found(&ring.FoundingPlan{ClusterID: newClusterID(s.cfg.Random), Shards: s.cfg.Shards, Replicas: s.cfg.Replicas, Nodes: []ring.Node{self}})
+		return 0, "", s.Found(&ring.FoundingPlan{ClusterID: NewClusterID(s.cfg.Random), Shards: s.cfg.Shards, Replicas: s.cfg.Replicas, Nodes: []ring.Node{self}})
 	default:
 		list := s.gossip.List()
 		self := slices.IndexFunc(list, func(m ring.Member) bool { return m.ID == s.id })
-		step := ring.NextFounding(list[self], list, func() string { return newClusterID(s.cfg.Random) })
+		step := ring.NextFounding(list[self], list, func() string { return NewClusterID(s.cfg.Random) })
 		switch {
 		case step.Begin != nil:
 			return 0, "", s.Found(step.Begin)

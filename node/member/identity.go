@@ -1,11 +1,9 @@
 package member
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -76,14 +74,9 @@ func lockIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error
 // ReadIdentity reads a directory's identity; fs.ErrNotExist: there is none.
 func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 	path := filepath.Join(dir, identityFile)
-	f, err := fsys.Open(path)
+	data, err := vfs.ReadFile(fsys, path, nil, 1<<20)
 	if err != nil {
 		return Identity{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, 1<<20))
-	if err != nil {
-		return Identity{}, fmt.Errorf("node: read %s: %w", path, err)
 	}
 	id, err := decodeIdentity(data)
 	if err != nil {
@@ -110,12 +103,6 @@ func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error)
 		return Identity{}, fmt.Errorf("node: make the data directory durable: %w", err)
 	}
 	return Identity{Version: identityVersion, NodeID: NewNodeID(random)}, nil
-}
-
-func newClusterID(random func([]byte)) string {
-	var b [16]byte
-	random(b[:])
-	return hex.EncodeToString(b[:])
 }
 
 // Write makes it the directory's identity.

@@ -71,10 +71,10 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 		ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
 		reply, _, callErr := s.peers.CallAddr(ctx, m.Peer, methodJoin, body)
 		cancel()
-		if isRemovedAnswer(callErr) && s.cfg.PeersProven {
+		if isAnswer(callErr, removedCode) && s.cfg.PeersProven {
 			return nil, ErrRemoved
 		}
-		if isOutdatedAnswer(callErr) && s.cfg.PeersProven {
+		if isAnswer(callErr, outdatedCode) && s.cfg.PeersProven {
 			return nil, fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, m.Name, callErr)
 		}
 		if callErr != nil {
@@ -169,20 +169,14 @@ func (removedError) Error() string { return ring.ErrRemoved.Error() }
 // PeerCode makes it known on the other side.
 func (removedError) PeerCode() byte { return removedCode }
 
-// isRemovedAnswer reports whether an answer was removedError.
-func isRemovedAnswer(err error) bool {
-	remote, ok := errors.AsType[*peer.RemoteError](err)
-	return ok && remote.Code == removedCode
-}
-
 // outdatedError answers a node of which the cluster knows a later start of its data directory.
 type outdatedError struct{ error }
 
 // PeerCode makes it known on the other side.
 func (outdatedError) PeerCode() byte { return outdatedCode }
 
-// isOutdatedAnswer reports whether an answer was outdatedError.
-func isOutdatedAnswer(err error) bool {
+// isAnswer reports whether another node's answer was the error that has the code.
+func isAnswer(err error, code byte) bool {
 	remote, ok := errors.AsType[*peer.RemoteError](err)
-	return ok && remote.Code == outdatedCode
+	return ok && remote.Code == code
 }

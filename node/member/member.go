@@ -231,9 +231,7 @@ func (m *Member) Ready() error {
 
 // serves is the reason why requests are not served.
 func (m *Member) serves() error {
-	select {
-	case <-m.host.Started():
-	default:
+	if !m.hasRead() {
 		return timer.ErrRecovering
 	}
 	if why := m.clock.Fault(); why != "" {
@@ -263,9 +261,7 @@ func (m *Member) serves() error {
 // node takes no leadership afterwards.
 func (m *Member) HandOver(ctx context.Context) {
 	m.Stop()
-	select {
-	case <-m.host.Started():
-	default:
+	if !m.hasRead() {
 		return // it leads nothing yet
 	}
 	m.host.Cordon(true)

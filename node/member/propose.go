@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"carillon/node/task"
@@ -96,9 +95,7 @@ func refused(err error) bool {
 // Propose has the meta group decide a command, wherever its leader is. A command that surely was
 // not carried out is tried again for a second and a half. The reply's error is returned.
 func (m *metaClient) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error) {
-	select {
-	case <-m.host.Started():
-	default:
+	if !m.hasRead() {
 		return ring.Reply{}, timer.ErrRecovering
 	}
 	data := cmd.Encode()
@@ -126,20 +123,10 @@ const proposers = 16
 // proposeAll has the meta group decide commands that do not depend on each other, about in order,
 // until done returns false.
 func (m *metaClient) proposeAll(ctx context.Context, commands []ring.Command, done func(*ring.Command, error) (more bool)) {
-	var next atomic.Int64
-	var stop atomic.Bool
-	all := task.NewGroup(m.tasks)
-	for range min(proposers, len(commands)) {
-		all.Go(func() {
-			for at := next.Add(1); at <= int64(len(commands)) && !stop.Load(); at = next.Add(1) {
-				cmd := &commands[at-1]
-				if _, err := m.Propose(ctx, *cmd); !done(cmd, err) {
-					stop.Store(true)
-				}
-			}
-		})
-	}
-	all.Wait()
+	task.Lanes(m.tasks, proposers, len(commands), func(i int) bool {
+		_, err := m.Propose(ctx, commands[i])
+		return done(&commands[i], err)
+	})
 }
 
 func (m *metaClient) proposeOnce(ctx context.Context, data []byte, hint uint64, turn int) (ring.Reply, error) {

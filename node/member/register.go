@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/internal/feature"
+	"carillon/internal/placement"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
@@ -162,10 +163,10 @@ func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, 
 		ctx, cancel := r.tasks.WithTimeout(ctx, askTimeout)
 		reply, from, err := r.peers.CallAddr(ctx, addr, methodJoin, body)
 		cancel()
-		if isRemovedAnswer(err) && r.end.believed(n, from, "was removed from the cluster") {
+		if isAnswer(err, removedCode) && r.end.believed(n, from, "was removed from the cluster") {
 			return nil, true
 		}
-		if isOutdatedAnswer(err) && r.end.believed(n, from, "runs on an older copy of its data directory") {
+		if isAnswer(err, outdatedCode) && r.end.believed(n, from, "runs on an older copy of its data directory") {
 			r.end.haltAsOlder(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))
 			return nil, false
 		}
@@ -204,10 +205,8 @@ func (r *registration) ownReplica() uint64 {
 
 // memberOf is a node's replica in a row; 0: it has none.
 func memberOf(row *shard.Assignment, node uint64) uint64 {
-	for _, member := range row.Members {
-		if member.Node == node {
-			return member.Replica
-		}
+	if member := placement.On(row.Members, node); member != nil {
+		return member.Replica
 	}
 	return 0
 }

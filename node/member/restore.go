@@ -2,6 +2,7 @@ package member
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 
 	"carillon/internal/vfs"
 	"carillon/ring"
@@ -16,7 +17,11 @@ func NewNodeID(random func([]byte)) uint64 {
 }
 
 // NewClusterID makes the id of a cluster.
-func NewClusterID(random func([]byte)) string { return newClusterID(random) }
+func NewClusterID(random func([]byte)) string {
+	var b [16]byte
+	random(b[:])
+	return hex.EncodeToString(b[:])
+}
 
 // WriteRestoredIdentity makes a directory in which a cluster was restored that of its one node. It
 // is the last that is written: without it no node starts there. first is the number of shards that

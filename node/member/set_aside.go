@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -86,15 +85,10 @@ func Asides(fsys vfs.FS, dir string) (names []string, err error) {
 // moved last, and the new one is written before the file is removed.
 func finishSetAside(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, asideFile)
-	f, err := fsys.Open(path)
+	data, err := vfs.ReadFile(fsys, path, nil, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {
 		return err
 	}

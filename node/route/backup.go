@@ -107,31 +107,25 @@ func (r *Router) askState(ctx context.Context, node uint64, q *wire.StateRequest
 	case 0:
 		return wire.StateAnswer{}, timer.ErrNoLeader
 	case r.self:
-		return r.states.answer(ctx, r, r.self, q)
+		return r.states.answer(r, r.self, q)
 	}
 	ctx, cancel := r.tasks.WithTimeout(ctx, stateCallIn)
 	defer cancel()
 	answer, err := r.cfg.Peers.Call(ctx, node, methodState, wire.AppendStateRequest(nil, q))
-	switch {
-	case errors.Is(err, r.cfg.NotSent):
-		return wire.StateAnswer{}, timer.ErrNoLeader
-	case err != nil:
-		return wire.StateAnswer{}, timer.ErrUnknown
+	if err := r.cfg.unanswered(err); err != nil {
+		return wire.StateAnswer{}, err
 	}
 	a, err := wire.DecodeStateAnswer(answer)
 	return a, fromPeer(err)
 }
 
-func (r *Router) serveState(ctx context.Context, from uint64, body []byte) []byte {
+func (r *Router) serveState(from uint64, body []byte) ([]byte, error) {
 	q, err := wire.DecodeStateRequest(body)
-	var a wire.StateAnswer
-	if err == nil {
-		a, err = r.states.answer(ctx, r, from, &q)
-	}
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
-	return wire.AppendStateAnswer(nil, &a)
+	a, err := r.states.answer(r, from, &q)
+	return wire.AppendStateAnswer(nil, &a), err
 }
 
 // openStates are those that are being read. A state's file stays readable for as long as it is
@@ -150,7 +144,7 @@ type openState struct {
 	used  time.Duration
 }
 
-func (s *openStates) answer(_ context.Context, r *Router, from uint64, q *wire.StateRequest) (wire.StateAnswer, error) {
+func (s *openStates) answer(r *Router, from uint64, q *wire.StateRequest) (wire.StateAnswer, error) {
 	switch {
 	case q.Number == 0:
 		return s.begin(r, from, q)

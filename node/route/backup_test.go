@@ -123,7 +123,7 @@ func TestOpenStatesAreBounded(t *testing.T) {
 	c, _, open := stateCluster(t, 0)
 	r := c.nodes[2].Router
 	begin := func() (wire.StateAnswer, error) {
-		return r.states.answer(context.Background(), r, 1, &wire.StateRequest{Group: 2})
+		return r.states.answer(r, 1, &wire.StateRequest{Group: 2})
 	}
 	var last wire.StateAnswer
 	for range maxStates {
@@ -136,10 +136,10 @@ func TestOpenStatesAreBounded(t *testing.T) {
 		t.Errorf("one more: %v, %d are open", err, open.Load())
 	}
 	piece := &wire.StateRequest{Group: 2, Number: last.Number, Offset: 10, Bytes: 7}
-	if _, err := r.states.answer(context.Background(), r, 3, piece); !errors.Is(err, timer.ErrStopped) {
+	if _, err := r.states.answer(r, 3, piece); !errors.Is(err, timer.ErrStopped) {
 		t.Errorf("a piece for another node: %v", err)
 	}
-	if a, err := r.states.answer(context.Background(), r, 1, piece); err != nil || string(a.Piece) != "abcdef0" {
+	if a, err := r.states.answer(r, 1, piece); err != nil || string(a.Piece) != "abcdef0" {
 		t.Errorf("%q, %v", a.Piece, err)
 	}
 	r.states.expire(r.tasks.Now() + stateIdle + 1)

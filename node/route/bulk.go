@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"carillon/node/task"
@@ -41,23 +40,20 @@ func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 	groups := b.groups(of)
 	var mu sync.Mutex
 	var first error
-	var next atomic.Int64
-	all := task.NewGroup(r.tasks)
-	for range min(len(groups), bulkLanes) {
-		all.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(groups) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				if err := b.group(ctx, &groups[i]); err != nil {
-					mu.Lock()
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-					cancel()
-				}
-			}
-		})
-	}
-	all.Wait()
+	task.Lanes(r.tasks, bulkLanes, len(groups), func(i int) bool {
+		err := ctx.Err()
+		if err == nil {
+			err = b.group(ctx, &groups[i])
+		}
+		if err == nil {
+			return true
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		first = cmp.Or(first, err)
+		cancel()
+		return false
+	})
 	if first == nil {
 		first = ctx.Err()
 	}

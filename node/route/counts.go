@@ -15,10 +15,10 @@ import (
 // tried again until each shard has been counted, and counted once.
 func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	b := r.newBackoff(r.tasks.Now())
-	fan := countFanOut{Router: r, topics: topics}
+	fan := countFanOut{topics: topics}
 	for {
-		if n := r.shards(); n != len(fan.targets) {
-			fan.targets = make([]target, n)
+		if n := r.shards(); n != fan.of {
+			fan.gathering = gathering{Router: r, of: n}
 		}
 		sums, whole, err := fan.round(ctx)
 		if whole || err != nil {
@@ -30,32 +30,26 @@ func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Co
 	}
 }
 
-// countFanOut is one request's counting.
+// countFanOut is one request's counting. A node counts all shards that it leads together, so that
+// each round asks all nodes.
 type countFanOut struct {
-	*Router
-	topics  []timer.TopicID
-	targets []target // of shards 1…
-}
-
-// nodeCounts are the counts of one node.
-type nodeCounts struct {
-	node   uint64
-	shards []timer.ShardID
-	counts []timer.Counts
-	err    error
+	gathering
+	topics []timer.TopicID
 }
 
 // round asks every node that may lead a shard. whole: each shard was counted once. An error does
 // not go away by asking again.
 func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole bool, err error) {
-	parts := f.nodes()
+	parts := f.byNode(allShards(f.of))
+	counts := make([][]timer.Counts, len(parts))
 	all := task.NewGroup(f.tasks)
 	for i := range parts {
-		all.Go(func() { f.count(ctx, &parts[i]) })
+		p := &parts[i]
+		all.Go(func() { p.led, counts[i], p.err = f.count(ctx, p.node) })
 	}
 	all.Wait()
 	sums = make([]timer.Counts, len(f.topics))
-	counted := make([]int, 1+len(f.targets))
+	counted := make([]int, 1+f.of)
 	for i := range parts {
 		p := &parts[i]
 		if p.err != nil {
@@ -64,15 +58,15 @@ func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole boo
 			}
 			continue
 		}
-		for _, id := range p.shards {
+		for _, id := range p.led {
 			if id == shard.Meta || int(id) >= len(counted) {
 				continue
 			}
 			counted[id]++
-			f.targets[id-1].hint = p.node // should it take another round
+			f.targets[id].hint = p.node // should it take another round
 		}
-		for i := range p.counts {
-			sums[i].Add(&p.counts[i])
+		for k := range counts[i] {
+			sums[k].Add(&counts[i][k])
 		}
 	}
 	for _, n := range counted[1:] {
@@ -83,41 +77,25 @@ func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole boo
 	return sums, true, nil
 }
 
-// nodes are those that may lead, by now, the shards; where a shard's leader was not found before,
-// another one.
-func (f *countFanOut) nodes() []nodeCounts {
-	var parts []nodeCounts
-	for i := range f.targets {
-		t := &f.targets[i]
-		t.choose(f.Router, timer.ShardID(1+i))
-		known := func(p nodeCounts) bool { return p.node == t.node }
-		if t.node != 0 && !slices.ContainsFunc(parts, known) {
-			parts = append(parts, nodeCounts{node: t.node})
-		}
-	}
-	return parts
-}
-
-func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
-	if p.node == f.self {
-		p.err = f.counting(len(f.targets), func() (err error) {
-			p.shards, p.counts, err = f.countHere(f.topics)
+// count asks one node for the counts of the shards that it leads, and which these are.
+func (f *countFanOut) count(ctx context.Context, node uint64) (led []timer.ShardID, counts []timer.Counts, err error) {
+	err = f.readAt(ctx, node, &reading{
+		of: f.of,
+		here: func() error {
+			led, counts, err = f.countHere(f.topics)
 			return err
-		})
-		return
-	}
-	p.err = f.readAt(ctx, p.node, &reading{
-		of:     len(f.targets),
+		},
 		method: methodCounts, within: scanCallIn,
 		ask: func() []byte { return wire.AppendCountsRequest(nil, f.topics) },
-		take: func(answer []byte) (err error) {
-			p.shards, p.counts, err = wire.DecodeCounts(answer)
-			if err == nil && len(p.counts) != len(f.topics) {
+		take: func(answer []byte) error {
+			led, counts, err = wire.DecodeCounts(answer)
+			if err == nil && len(counts) != len(f.topics) {
 				err = encoding.ErrFormat
 			}
 			return err
 		},
 	})
+	return led, counts, err
 }
 
 // countHere sums up topics over the shards that this node leads, and lists these shards. It fails

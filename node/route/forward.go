@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -240,12 +239,8 @@ func failAll(ops []timer.Op, err error) {
 func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 	within, body := q.begin+answerIn-q.tasks.Now(), wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops)
 	answer, err := q.askLeader(ctx, within, node, newAwaitedOps(ops), methodOps, body)
-	switch {
-	case errors.Is(err, q.cfg.NotSent):
-		failAll(ops, timer.ErrNoLeader)
-		return
-	case err != nil:
-		failAll(ops, timer.ErrUnknown)
+	if err := q.cfg.unanswered(err); err != nil {
+		failAll(ops, err)
 		return
 	}
 	// An answer that cannot be read is in every operation's Err.

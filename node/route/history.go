@@ -212,14 +212,11 @@ func (s *historySearch) merge() (list []*timer.HistoryEntry, more bool) {
 	return list[:n], more || n < len(list)
 }
 
-func (r *Router) serveHistory(body []byte) []byte {
+func (r *Router) serveHistory(body []byte) ([]byte, error) {
 	q, err := wire.DecodeHistoryQuery(body)
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
 	led, list, more, err := r.historyHere(q)
-	if err != nil {
-		return wire.AppendFailure(nil, err)
-	}
-	return wire.AppendHistory(nil, led, list, more)
+	return wire.AppendHistory(nil, led, list, more), err
 }

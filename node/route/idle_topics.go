@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"carillon/node/task"
@@ -94,28 +93,25 @@ type closing struct {
 // look sees to some topics.
 func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sightings) {
 	empty := it.emptyOf(ctx, page)
-	work := task.NewGroup(it.tasks)
-	var next atomic.Int64
-	for range min(idleTopicsAtOnce, len(page)) {
-		work.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(page) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				switch t := page[i]; {
-				case t.Closing:
-					since := it.finishDeletion(ctx, t)
-					seen.mu.Lock()
-					seen.closing[closing{t.ID, t.UpdatedMs}] = since
-					seen.mu.Unlock()
-				case empty[t.ID]:
-					if since, ok := it.check(ctx, t); ok {
-						seen.mu.Lock()
-						seen.empty[t.ID] = since
-						seen.mu.Unlock()
-					}
-				}
+	task.Lanes(it.tasks, idleTopicsAtOnce, len(page), func(i int) bool {
+		if ctx.Err() != nil {
+			return false
+		}
+		switch t := page[i]; {
+		case t.Closing:
+			since := it.finishDeletion(ctx, t)
+			seen.mu.Lock()
+			seen.closing[closing{t.ID, t.UpdatedMs}] = since
+			seen.mu.Unlock()
+		case empty[t.ID]:
+			if since, ok := it.check(ctx, t); ok {
+				seen.mu.Lock()
+				seen.empty[t.ID] = since
+				seen.mu.Unlock()
 			}
-		})
-	}
-	work.Wait()
+		}
+		return true
+	})
 }
 
 // emptyOf are those of some topics that were made by an add and have no timers. All are counted in

@@ -223,14 +223,11 @@ func within(some, ids []timer.ShardID) bool {
 	return true
 }
 
-func (r *Router) serveList(_ context.Context, body []byte) []byte {
+func (r *Router) serveList(body []byte) ([]byte, error) {
 	ids, q, err := wire.DecodeQuery(body)
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
 	page, led, err := r.host.List(r.ledOf(ids), q)
-	if err != nil {
-		return wire.AppendFailure(nil, err)
-	}
-	return wire.AppendPage(nil, led, page, q)
+	return wire.AppendPage(nil, led, page, q), err
 }

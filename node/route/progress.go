@@ -62,17 +62,14 @@ func (r *Router) progressHere(id timer.ShardID, q *timer.ProgressQuery) ([]timer
 	return list, nil
 }
 
-func (r *Router) serveProgress(_ context.Context, body []byte) []byte {
+func (r *Router) serveProgress(body []byte) ([]byte, error) {
 	id, q, err := wire.DecodeProgressRequest(body)
-	if err == nil {
-		err = r.notLeader(id)
-	}
-	var list []timer.Progress
-	if err == nil {
-		list, err = r.progressHere(id, q)
-	}
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
-	return wire.AppendProgress(nil, list)
+	if err := r.notLeader(id); err != nil {
+		return nil, err
+	}
+	list, err := r.progressHere(id, q)
+	return wire.AppendProgress(nil, list), err
 }

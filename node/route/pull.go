@@ -3,7 +3,6 @@ package route
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -243,11 +242,8 @@ func (p *pull) take(ctx context.Context, node uint64, of []timer.Share) (got []t
 	ctx, cancel := p.tasks.WithTimeout(ctx, pullCallIn)
 	defer cancel()
 	answer, err := p.cfg.Peers.Call(ctx, node, methodPull, wire.AppendPullRequest(nil, p.topic, p.leaseMs, of))
-	switch {
-	case errors.Is(err, p.cfg.NotSent):
-		return nil, timer.ErrNoLeader
-	case err != nil:
-		return nil, timer.ErrUnknown
+	if err := p.cfg.unanswered(err); err != nil {
+		return nil, err
 	}
 	got, err = wire.DecodePulled(answer)
 	return got, fromPeer(err)
@@ -313,22 +309,19 @@ func (r *Router) watchLeaders() {
 	}
 }
 
-func (r *Router) serveCandidates(ctx context.Context, body []byte) []byte {
+func (r *Router) serveCandidates(ctx context.Context, body []byte) ([]byte, error) {
 	topic, most, err := wire.DecodeCandidatesRequest(body)
-	var list []timer.Candidate
-	if err == nil {
-		list, err = r.host.Candidates(ctx, topic, most)
-	}
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
-	return wire.AppendCandidates(nil, list)
+	list, err := r.host.Candidates(ctx, topic, most)
+	return wire.AppendCandidates(nil, list), err
 }
 
-func (r *Router) servePull(ctx context.Context, body []byte) []byte {
+func (r *Router) servePull(ctx context.Context, body []byte) ([]byte, error) {
 	topic, leaseMs, of, err := wire.DecodePullRequest(body)
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
 	led := of[:0]
 	for _, s := range of {
@@ -337,36 +330,33 @@ func (r *Router) servePull(ctx context.Context, body []byte) []byte {
 		}
 	}
 	if len(led) == 0 && err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
 	got, err := r.host.PullFrom(ctx, topic, leaseMs, led)
-	if err != nil {
-		return wire.AppendFailure(nil, err)
-	}
-	return wire.AppendPulled(nil, got)
+	return wire.AppendPulled(nil, got), err
 }
 
 // serveAwait holds another node's call until something is ready, or for a while.
-func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) []byte {
+func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) ([]byte, error) {
 	topic, want, err := wire.DecodeCandidatesRequest(body)
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
 	if want == 0 { // the one that was notified there has gone: it is another's turn
 		r.waiters.notify(topic, 1, false)
-		return wire.AppendAwaited(nil, 0)
+		return wire.AppendAwaited(nil, 0), nil
 	}
 	w := r.waiters.join(topic, want, r.tasks.Now(), from)
 	if w == nil {
-		return wire.AppendFailure(nil, timer.ErrOverloaded)
+		return nil, timer.ErrOverloaded
 	}
 	defer r.waiters.leave(w)
 	list, err := r.host.Candidates(ctx, topic, 1)
 	switch {
 	case err != nil:
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	case len(list) > 0, w.wake.Wait(ctx, awaitFor):
-		return wire.AppendAwaited(nil, want)
+		return wire.AppendAwaited(nil, want), nil
 	}
-	return wire.AppendAwaited(nil, 0)
+	return wire.AppendAwaited(nil, 0), nil
 }

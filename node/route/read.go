@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"carillon/shard/wire"
@@ -97,11 +96,8 @@ func (r *Router) readAt(ctx context.Context, node uint64, rd *reading) error {
 	}
 	method, body := r.sizedRequest(rd.of, rd.method, rd.ask())
 	answer, err := r.askLeader(ctx, rd.within, node, newAwaitedCall(rd.shard), method, body)
-	switch {
-	case errors.Is(err, r.cfg.NotSent):
-		return timer.ErrNoLeader
-	case err != nil:
-		return timer.ErrUnknown
+	if err := r.cfg.unanswered(err); err != nil {
+		return err
 	}
 	return fromPeer(rd.take(answer))
 }

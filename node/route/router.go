@@ -233,6 +233,18 @@ func untouched(err error) bool {
 // readAgain reports of an error that a read may still succeed.
 func readAgain(err error) bool { return Refused(err) || errors.Is(err, timer.ErrUnknown) }
 
+// unanswered is the error of a call of another node as this node's client is to have it; nil: there
+// is an answer.
+func (c *Config) unanswered(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, c.NotSent):
+		return timer.ErrNoLeader
+	}
+	return timer.ErrUnknown
+}
+
 // fromPeer is another node's error as this node's client is to have it: that the other stops is not
 // the client's concern.
 func fromPeer(err error) error {

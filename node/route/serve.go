@@ -24,31 +24,38 @@ func (r *Router) Serve(ctx context.Context, from uint64, method uint8, body []by
 }
 
 func (r *Router) serve(ctx context.Context, from uint64, method uint8, body []byte) ([]byte, error) {
+	var answer []byte
+	var err error
 	switch method {
 	case methodOps:
-		return r.serveOps(ctx, body), nil
+		answer, err = r.serveOps(body)
 	case methodTimer:
-		return r.serveTimer(ctx, body), nil
+		answer, err = r.serveTimer(body)
 	case methodList:
-		return r.serveList(ctx, body), nil
+		answer, err = r.serveList(body)
 	case methodCounts:
-		return r.serveCounts(ctx, body), nil
+		answer, err = r.serveCounts(body)
 	case methodWalk:
-		return r.serveWalk(ctx, body), nil
+		answer, err = r.serveWalk(body)
 	case methodProgress:
-		return r.serveProgress(ctx, body), nil
+		answer, err = r.serveProgress(body)
 	case methodState:
-		return r.serveState(ctx, from, body), nil
+		answer, err = r.serveState(from, body)
 	case methodHistory:
-		return r.serveHistory(body), nil
+		answer, err = r.serveHistory(body)
 	case methodCandidates:
-		return r.serveCandidates(ctx, body), nil
+		answer, err = r.serveCandidates(ctx, body)
 	case methodPull:
-		return r.servePull(ctx, body), nil
+		answer, err = r.servePull(ctx, body)
 	case methodAwait:
-		return r.serveAwait(ctx, from, body), nil
+		answer, err = r.serveAwait(ctx, from, body)
+	default:
+		return nil, fmt.Errorf("route: method %d is not known here", method)
 	}
-	return nil, fmt.Errorf("route: method %d is not known here", method)
+	if err != nil {
+		return wire.AppendFailure(nil, err), nil
+	}
+	return answer, nil
 }
 
 // notLeader refuses a shard that this node does not lead; nil when it does.
@@ -67,10 +74,10 @@ func (r *Router) notTaken(id timer.ShardID) error {
 	return r.notLeader(id)
 }
 
-func (r *Router) serveOps(_ context.Context, body []byte) []byte {
+func (r *Router) serveOps(body []byte) ([]byte, error) {
 	ops, err := wire.DecodeOps(body)
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
 	room := timer.NewAllowance(answerRoom)
 	for i := range ops {
@@ -82,7 +89,7 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 		if o.Err = r.notTaken(o.Shard); o.Err == nil {
 			o.Result, o.Err = r.host.Do(o.Shard, o.Command, o.Brief)
 		}
-		return wire.AppendAnswers(nil, ops)
+		return wire.AppendAnswers(nil, ops), nil
 	}
 	// A shard's leadership is looked at once, so that its operations are taken or refused together.
 	refusal := make(map[timer.ShardID]error)
@@ -100,7 +107,7 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 	}
 	if len(led) == len(ops) {
 		r.host.DoAll(ops)
-		return wire.AppendAnswers(nil, ops)
+		return wire.AppendAnswers(nil, ops), nil
 	}
 	if len(led) > 0 {
 		r.host.DoAll(led)
@@ -110,33 +117,27 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 			ops[i], led = led[0], led[1:]
 		}
 	}
-	return wire.AppendAnswers(nil, ops)
+	return wire.AppendAnswers(nil, ops), nil
 }
 
-func (r *Router) serveTimer(_ context.Context, body []byte) []byte {
+func (r *Router) serveTimer(body []byte) ([]byte, error) {
 	id, topic, name, err := wire.DecodeTimerRequest(body)
-	if err == nil {
-		id = r.shardOf(id, topic, name)
-		err = r.notLeader(id)
-	}
-	var found *timer.Timer
-	if err == nil {
-		found, err = r.timerHere(id, topic, name)
-	}
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
-	return wire.AppendTimer(nil, found)
+	id = r.shardOf(id, topic, name)
+	if err := r.notLeader(id); err != nil {
+		return nil, err
+	}
+	found, err := r.timerHere(id, topic, name)
+	return wire.AppendTimer(nil, found), err
 }
 
-func (r *Router) serveCounts(_ context.Context, body []byte) []byte {
+func (r *Router) serveCounts(body []byte) ([]byte, error) {
 	topics, err := wire.DecodeCountsRequest(body)
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
 	led, counts, err := r.countHere(topics)
-	if err != nil {
-		return wire.AppendFailure(nil, err)
-	}
-	return wire.AppendCounts(nil, led, counts)
+	return wire.AppendCounts(nil, led, counts), err
 }

@@ -49,35 +49,17 @@ func (r *Router) candidate(id timer.ShardID, n int) uint64 {
 	if leader != 0 && n == 0 {
 		return leader
 	}
-	list := r.cfg.Cluster.LikelyLeaders(id)
-	other := func(node uint64) bool { return node != 0 && node != r.self && node != leader }
-	count := 0
+	var list []uint64
 	if leader != 0 {
-		count++
+		list = append(list, leader)
 	}
-	for _, node := range list {
-		if other(node) {
-			count++
+	for _, node := range r.cfg.Cluster.LikelyLeaders(id) {
+		if node != 0 && node != r.self && node != leader {
+			list = append(list, node)
 		}
 	}
-	if count == 0 {
+	if len(list) == 0 {
 		return 0
 	}
-	n %= count
-	if leader != 0 {
-		if n == 0 {
-			return leader
-		}
-		n--
-	}
-	for _, node := range list {
-		if !other(node) {
-			continue
-		}
-		if n == 0 {
-			return node
-		}
-		n--
-	}
-	return 0
+	return list[n%len(list)]
 }

@@ -113,13 +113,11 @@ type walkStep struct {
 	err   error
 }
 
-func (r *Router) serveWalk(_ context.Context, body []byte) []byte {
+func (r *Router) serveWalk(body []byte) ([]byte, error) {
 	steps, q, err := wire.DecodeWalk(body)
-	if err == nil {
-		err = r.walkHere(q, steps)
-	}
 	if err != nil {
-		return wire.AppendFailure(nil, err)
+		return nil, err
 	}
-	return wire.AppendSteps(nil, steps)
+	err = r.walkHere(q, steps)
+	return wire.AppendSteps(nil, steps), err
 }

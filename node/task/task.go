@@ -87,3 +87,20 @@ func (g *Group) Wait() {
 	}
 	g.panics.GoOn()
 }
+
+// Lanes does something for 0 to n-1, for at most so many of them at once, until one returns false.
+func Lanes(env Env, most, n int, do func(i int) (more bool)) {
+	var next atomic.Int64
+	var stop atomic.Bool
+	all := NewGroup(env)
+	for range min(most, n) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && !stop.Load(); i = int(next.Add(1)) - 1 {
+				if !do(i) {
+					stop.Store(true)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
