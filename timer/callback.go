@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -88,10 +89,7 @@ func (c *Callback) BindTo(url string) {
 
 // HeadersFor is a URL of the origin that the headers were given for; "" if it is not known.
 func (c *Callback) HeadersFor() string {
-	if c.URL != "" {
-		return c.URL
-	}
-	return c.Origin
+	return cmp.Or(c.URL, c.Origin)
 }
 
 // Under lays the timer's own callback over its topic's, field by field, without headers of another

@@ -3,6 +3,7 @@ package timer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -50,12 +51,8 @@ var ErrShards = fmt.Errorf("%w: there are more shards since", ErrNoLeader)
 
 // Transient reports that an error means that nothing was done and that a retry may help.
 func Transient(err error) bool {
-	for _, known := range []error{ErrNoLeader, ErrOverloaded, ErrRecovering, ErrMemory, ErrLowDisk} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	known := []error{ErrNoLeader, ErrOverloaded, ErrRecovering, ErrMemory, ErrLowDisk}
+	return slices.ContainsFunc(known, func(k error) bool { return errors.Is(err, k) })
 }
 
 // NotLeaderError refuses an operation that only the leader of a shard can do: nothing was done. It

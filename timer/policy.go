@@ -1,6 +1,9 @@
 package timer
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Topic is a topic in the meta group's state. Values are immutable once published.
 type Topic struct {
@@ -238,16 +241,10 @@ func (t *Topic) Keyless() *Topic {
 
 // CollectFor is how many payloads make an array full.
 func (p *MergePolicy) CollectFor() int {
-	if p.CollectMax == 0 {
-		return DefaultCollectMax
-	}
-	return p.CollectMax
+	return cmp.Or(p.CollectMax, DefaultCollectMax)
 }
 
 // LeaseFor is the lease time of a consumer in ms.
 func (p *Policy) LeaseFor() int64 {
-	if p.LeaseMs == 0 {
-		return DefaultLeaseMs
-	}
-	return p.LeaseMs
+	return cmp.Or(p.LeaseMs, DefaultLeaseMs)
 }

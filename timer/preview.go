@@ -1,5 +1,7 @@
 package timer
 
+import "cmp"
+
 // KeptMs is how long an ended timer can be read by its id, and an add of it be repeated.
 const KeptMs = 10 * 60_000
 
@@ -89,10 +91,7 @@ func previewMerge(c *Command, cur *Timer, nowMs int64) Result {
 	if c.Merge == MergeKeep {
 		return Result{Code: Merged, Timer: cur}
 	}
-	first := cur.FirstMs
-	if first == 0 {
-		first = nowMs
-	}
+	first := cmp.Or(cur.FirstMs, nowMs)
 	return Result{Code: Merged, Timer: previewWhole(c, cur, Debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs), nowMs)}
 }
 

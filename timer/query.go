@@ -112,18 +112,10 @@ func (c *Counts) Add(o *Counts) {
 
 // Compare orders two places by time, id, number and topic.
 func (k SortKey) Compare(o SortKey) int {
-	switch {
-	case k.SortMs != o.SortMs:
-		if k.SortMs < o.SortMs {
-			return -1
-		}
-		return 1
-	case k.ID != o.ID:
-		return strings.Compare(k.ID, o.ID)
-	case k.Seq != o.Seq:
-		return cmp.Compare(k.Seq, o.Seq)
+	if k.SortMs != o.SortMs {
+		return cmp.Compare(k.SortMs, o.SortMs)
 	}
-	return cmp.Compare(k.Topic, o.Topic)
+	return cmp.Or(strings.Compare(k.ID, o.ID), cmp.Compare(k.Seq, o.Seq), cmp.Compare(k.Topic, o.Topic))
 }
 
 // Ref is a timer as a walk reports it: enough to decide about it, and to change only this version.

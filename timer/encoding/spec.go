@@ -283,10 +283,8 @@ func (f *RestField) Next(r *Reader) bool {
 
 // Summary holds the fields of a spec's rest that the table itself uses.
 type Summary struct {
-	Priority  uint8
-	expiryMs  int64
-	hasExpiry bool
-	Repeats   bool
+	Priority uint8
+	Repeats  bool
 	// OnDone and OnDead are the topics of its outcomes that the spec names; 0: none.
 	OnDone, OnDead timer.TopicID
 }
@@ -299,8 +297,6 @@ func Summarize(rest []byte) (Summary, error) {
 		switch f.Field {
 		case fieldPriority:
 			v.Priority = uint8(f.number)
-		case fieldExpiry:
-			v.expiryMs, v.hasExpiry = f.number, true
 		case FieldRepeat:
 			v.Repeats = true
 		case fieldOnDone:

@@ -33,10 +33,7 @@ func (c *Calendar) Nearest(p *timer.Repeat, dueMs, ms int64) int64 {
 	if p.Cron == "" && p.EveryMs > 0 && dueMs > ms {
 		next = dueMs - (dueMs-ms-1)/p.EveryMs*p.EveryMs
 	}
-	if next == 0 {
-		return dueMs
-	}
-	return next
+	return cmp.Or(next, dueMs)
 }
 
 // last is the latest occurrence that is later than ms and not later than nowMs; 0: none.
