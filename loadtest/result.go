@@ -13,13 +13,9 @@ type result struct {
 // outcomeOf reads the outcome field of a small top-level object, such as the
 // answer to a cancel.
 func outcomeOf(body []byte) []byte {
-	at := bytes.Index(body, []byte(`"outcome":"`))
-	if at < 0 {
-		return nil
-	}
-	rest := body[at+len(`"outcome":"`):]
-	if end := bytes.IndexByte(rest, '"'); end >= 0 {
-		return rest[:end]
+	_, rest, _ := bytes.Cut(body, []byte(`"outcome":"`))
+	if outcome, _, whole := bytes.Cut(rest, []byte{'"'}); whole {
+		return outcome
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -325,35 +326,21 @@ func (f *file) page(s section, n int, buf []byte) ([]byte, error) {
 // part of it.
 func (f *file) search(s section, less func(b []byte) bool) (int, error) {
 	var buf [pageBytes]byte
-	low, high := 0, s.pages() // the last page whose first element is less is before high
-	for low < high {
-		mid := (low + high) / 2
-		b, err := f.page(s, mid, buf[:])
-		if err != nil {
-			return 0, err
+	var b []byte
+	var err error
+	pages := sort.Search(s.pages(), func(n int) bool { // of those whose first element is less, the last has it
+		if err == nil {
+			b, err = f.page(s, n, buf[:])
 		}
-		if less(b[:s.width]) {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	if low == 0 {
-		return 0, nil
-	}
-	b, err := f.page(s, low-1, buf[:])
-	if err != nil {
+		return err != nil || !less(b[:s.width])
+	})
+	if err != nil || pages == 0 {
 		return 0, err
 	}
-	first, last := 0, len(b)/s.width
-	for first < last {
-		if mid := (first + last) / 2; less(b[mid*s.width:]) {
-			first = mid + 1
-		} else {
-			last = mid
-		}
+	if b, err = f.page(s, pages-1, buf[:]); err != nil {
+		return 0, err
 	}
-	return (low-1)*s.perPage() + first, nil
+	return (pages-1)*s.perPage() + sort.Search(len(b)/s.width, func(n int) bool { return !less(b[n*s.width:]) }), nil
 }
 
 // reindex builds the index of a sealed file again, in memory, from its records. places is how many

@@ -34,10 +34,7 @@ func (q *Query) begin() Key {
 }
 
 func (q *Query) endMs() int64 {
-	if q.ToMs == 0 {
-		return math.MaxInt64
-	}
-	return q.ToMs
+	return cmp.Or(q.ToMs, math.MaxInt64)
 }
 
 // List gives a page of ends, and whether there are more.
@@ -188,15 +185,7 @@ func (s *Store) Attempts(shard uint32, seq, index uint64, item uint32) ([]Event,
 			}
 		}
 	}
-	order := func(a, b Event) int {
-		if (watermark{b.Index, b.Item}).covers(a.Index, a.Item) {
-			if a.Index == b.Index && a.Item == b.Item {
-				return 0
-			}
-			return -1
-		}
-		return 1
-	}
+	order := func(a, b Event) int { return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Item, b.Item)) }
 	slices.SortFunc(list, order)
 	return slices.CompactFunc(list, func(a, b Event) bool { return order(a, b) == 0 }), nil
 }

@@ -17,7 +17,7 @@ func (s *Store) sliceMs() int64 { return max(s.cfg.SliceMs, s.cfg.KeepMs()/maxSl
 func (s *Store) write(batch []byte) {
 	for len(batch) > 0 {
 		n, count := s.part(batch)
-		if s.low.Load() || !s.writePart(batch[:n], count) {
+		if s.low.Load() || !s.writePart(batch[:n]) {
 			s.dropped.Add(uint64(count))
 		} else {
 			s.recorded.Add(uint64(count))
@@ -45,7 +45,7 @@ func (s *Store) part(batch []byte) (n, count int) {
 }
 
 // writePart appends records to the file that is being written, or to a new one.
-func (s *Store) writePart(b []byte, count int) bool {
+func (s *Store) writePart(b []byte) bool {
 	if s.active == nil {
 		now := s.cfg.NowMs()
 		f, err := createFile(s.cfg.FS, s.cfg.Dir, s.number+1, s.slice(now), salt(s.cfg.Salt()), 2*s.cfg.SegmentSize)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"syscall"
 )
 
@@ -33,12 +34,8 @@ var (
 // IsFull reports whether an error is that of a full disk or quota, or of too many open files. It
 // passes when there is room.
 func IsFull(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	full := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}
+	return slices.ContainsFunc(full, func(errno error) bool { return errors.Is(err, errno) })
 }
 
 // IsReadFailure reports whether the disk did not give a file that is there. Nothing is then known

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,16 +60,8 @@ func (r *Rates) Count(kind int) { r.counts[kind].Add(1) }
 
 // Late counts the start of a timer's first attempt.
 func (r *Rates) Late(ms int64) {
-	low, high := 0, latenessSteps
-	for low < high { // the first step that is long enough
-		mid := (low + high) / 2
-		if latenessStep[mid] < ms {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	r.late[low].Add(1)
+	step, _ := slices.BinarySearch(latenessStep[:], ms) // the first that is long enough
+	r.late[step].Add(1)
 }
 
 // Sample keeps the counts of now.
