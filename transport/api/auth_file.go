@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -138,18 +139,18 @@ func (r *authReader) token(n *yaml.Node, p *web.Principal) {
 		return
 	}
 	if f := fields["name"]; f == nil || f.Kind != yaml.ScalarNode || f.Value == "" || len(f.Value) > maxTokenName {
-		r.fault(nodeOr(f, n), "name: 1 to %d characters are expected", maxTokenName)
+		r.fault(cmp.Or(f, n), "name: 1 to %d characters are expected", maxTokenName)
 	} else {
 		p.Name = f.Value
 	}
-	r.hash(nodeOr(fields["sha256"], n), fields["sha256"], p)
-	for _, s := range r.list(nodeOr(fields["scopes"], n), fields["scopes"], "scopes", len(web.Scopes)) {
+	r.hash(cmp.Or(fields["sha256"], n), fields["sha256"], p)
+	for _, s := range r.list(cmp.Or(fields["scopes"], n), fields["scopes"], "scopes", len(web.Scopes)) {
 		if web.ScopeNames[s.Value] == 0 {
 			r.fault(s, "scopes: each one of %s is expected", strings.Join(web.Scopes, ", "))
 		}
 		p.Scopes |= web.ScopeNames[s.Value]
 	}
-	for _, t := range r.list(nodeOr(fields["topics"], n), fields["topics"], "topics", maxTokenPatterns) {
+	for _, t := range r.list(cmp.Or(fields["topics"], n), fields["topics"], "topics", maxTokenPatterns) {
 		if t.Value == "" || len(t.Value) > web.MaxTopicBytes || !web.Only(strings.ReplaceAll(t.Value, "*", ""), web.TopicRest) {
 			r.fault(t, `topics: patterns of names are expected, such as "orders", "orders.*" or "*"`)
 		}
@@ -157,7 +158,7 @@ func (r *authReader) token(n *yaml.Node, p *web.Principal) {
 	}
 	p.All = slices.ContainsFunc(p.Topics, func(pattern string) bool { return strings.Trim(pattern, "*") == "" })
 	if p.Scopes&web.ScopeCluster != 0 && !p.All {
-		r.fault(nodeOr(fields["topics"], n), `topics: the scope cluster is of every topic; it needs topics: ["*"]`)
+		r.fault(cmp.Or(fields["topics"], n), `topics: the scope cluster is of every topic; it needs topics: ["*"]`)
 	}
 	p.Prefixes = web.PatternPrefixes(p.Topics)
 	p.Making.Most = web.DefaultMaxTopics
@@ -249,14 +250,6 @@ func (r *authReader) list(at, n *yaml.Node, name string, most int) []*yaml.Node 
 		}
 	}
 	return n.Content
-}
-
-// nodeOr is where a field is, or where it is missing.
-func nodeOr(field, parent *yaml.Node) *yaml.Node {
-	if field != nil {
-		return field
-	}
-	return parent
 }
 
 // keepQuotas leaves tokens that were there before the rest of their quotas, where

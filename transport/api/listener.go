@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -119,15 +120,8 @@ func (l *listener) refuse(conn net.Conn) {
 // accept also returns the errors of the connection that it was about to give, and of a shortage
 // that passes.
 func fatalAccept(err error) bool {
-	if errors.Is(err, net.ErrClosed) {
-		return true
-	}
-	for _, errno := range []syscall.Errno{syscall.EBADF, syscall.EINVAL, syscall.EFAULT, syscall.ENOTSOCK, syscall.EOPNOTSUPP} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	fatal := []error{net.ErrClosed, syscall.EBADF, syscall.EINVAL, syscall.EFAULT, syscall.ENOTSOCK, syscall.EOPNOTSUPP}
+	return slices.ContainsFunc(fatal, func(known error) bool { return errors.Is(err, known) })
 }
 
 // acceptFailed makes room for the next try, or waits for it.

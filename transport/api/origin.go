@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -165,12 +166,7 @@ func (s *Server) ownOrigin(origin, host []byte) bool {
 	if address.IsValid() {
 		name = address.String()
 	}
-	at := func(port string) string {
-		if port == "" {
-			return usual
-		}
-		return port
-	}
+	at := func(port string) string { return cmp.Or(port, usual) }
 	hostName, hostAddress, hostPort, ok := splitHost(string(host))
 	if hostAddress.IsValid() {
 		hostName = hostAddress.String()

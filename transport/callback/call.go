@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"strconv"
@@ -16,10 +17,7 @@ import (
 const defaultTimeout = 10 * time.Second
 
 func methodOf(req *Request) string {
-	if req.Method == "" {
-		return "POST"
-	}
-	return req.Method
+	return cmp.Or(req.Method, "POST")
 }
 
 func bodyless(method string) bool { return method == "GET" || method == "DELETE" }

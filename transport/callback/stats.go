@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -80,10 +81,7 @@ func (p *Pool) State(k address.Key) delivery.State {
 	if d == nil {
 		return s
 	}
-	g := d.gates[k.Scope]
-	if g == nil {
-		g = d.gates[""] // there were too many scopes
-	}
+	g := cmp.Or(d.gates[k.Scope], d.gates[""]) // that of no scope where there were too many
 	if g == nil {
 		return s
 	}

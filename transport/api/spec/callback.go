@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strings"
 
 	"carillon/internal/secret"
@@ -103,12 +104,7 @@ func LooksSecret(name string) bool { return secret.Named(name) }
 
 // AnyRedacted reports whether a header is to keep its stored value.
 func AnyRedacted(headers []timer.Header) bool {
-	for i := range headers {
-		if headers[i].Value == Redacted && LooksSecret(headers[i].Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(headers, func(h timer.Header) bool { return h.Value == Redacted && LooksSecret(h.Name) })
 }
 
 // Unredact fills in the stored values of headers that came as REDACTED. A stored value stays at the

@@ -115,10 +115,8 @@ func (r *Reader) SpanCode(name, code string) int64 {
 // Choice reads one of some texts.
 func (r *Reader) Choice(name string, among []string) string {
 	s := r.Text(name)
-	for _, c := range among {
-		if s == c {
-			return c
-		}
+	if i := slices.Index(among, s); i >= 0 {
+		return among[i]
 	}
 	r.Reject(Badf(BadRequest, "%s: must be one of %s", name, strings.Join(among, ", ")))
 	return ""

@@ -283,10 +283,8 @@ func (p Policy) isOwn(target netip.AddrPort) bool {
 		if listen.IsUnspecified() && isLocal(target.Addr()) {
 			return true
 		}
-		for _, inner := range embedded4(target.Addr()) {
-			if listen == inner {
-				return true
-			}
+		if slices.Contains(embedded4(target.Addr()), listen) {
+			return true
 		}
 	}
 	return false
