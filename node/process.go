@@ -78,14 +78,7 @@ type core struct {
 }
 
 // started reports whether the node has read its log.
-func (c *core) started() bool {
-	select {
-	case <-c.host.Started():
-		return true
-	default:
-		return false
-	}
-}
+func (c *core) started() bool { return task.Ended(c.host.Started()) }
 
 // setCore sets the node's shards; nil: it has none any more.
 func (p *process) setCore(c *core) {

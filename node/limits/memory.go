@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -114,7 +115,7 @@ func memoryGroups(root string) (groups []memoryGroup) {
 			continue
 		}
 		second := fields[1] == ""
-		if !second && !hasWord(fields[1], "memory") {
+		if !second && !slices.Contains(strings.Split(fields[1], ","), "memory") {
 			continue
 		}
 		g := memoryGroup{files: []string{"memory.limit_in_bytes"}}
@@ -145,7 +146,7 @@ func groupMount(mountinfo []byte, second bool) (mount, base string) {
 		if !ok || len(left) < 5 || len(right) < 3 {
 			continue
 		}
-		if second && right[0] == "cgroup2" || !second && right[0] == "cgroup" && hasWord(right[2], "memory") {
+		if second && right[0] == "cgroup2" || !second && right[0] == "cgroup" && slices.Contains(strings.Split(right[2], ","), "memory") {
 			return unescapeMount(left[4]), unescapeMount(left[3])
 		}
 	}
@@ -154,15 +155,6 @@ func groupMount(mountinfo []byte, second bool) (mount, base string) {
 
 // unescapeMount undoes how mountinfo writes spaces.
 func unescapeMount(s string) string { return strings.ReplaceAll(s, `\040`, " ") }
-
-func hasWord(list, word string) bool {
-	for w := range strings.SplitSeq(list, ",") {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
 
 // totalMemory reads MemTotal, in bytes; 0 when it cannot be read.
 func totalMemory(root string) int64 {

@@ -23,7 +23,7 @@ const (
 // an error that needs the operator, or when the context ends. A node that replaces a damaged one
 // only joins.
 func (s *Self) EnsureMembership(ctx context.Context) error {
-	notice := newRareLog(s.tasks, noticeInterval)
+	notice := newRareLog(s.tasks)
 	for s.Identity().ClusterID == "" {
 		level, waiting, err := s.membershipStep(ctx)
 		switch {

@@ -124,13 +124,13 @@ func newMember(s *Self, state *ring.State) *Member {
 	m := &Member{local: l, Limits: ring.NewLimitAllocator(id.NodeID, id.Starts)}
 	m.observer = &observer{l}
 	m.metaClient = &metaClient{local: l, decisions: &decisions{local: l, seen: m.observer}}
-	m.ending = &ending{local: l, unproven: newRareLog(l.tasks, noticeInterval)}
+	m.ending = &ending{local: l, unproven: newRareLog(l.tasks)}
 	m.startCheck = &startCheck{local: l, meta: m.metaClient, end: m.ending}
 	m.fences = &fences{local: l, meta: m.metaClient, asks: map[table.Incarnation][]func(error){}}
 	m.settledMoves = &settledMoves{local: l, meta: m.metaClient, added: l.tasks.NewSignal()}
 	m.registration = &registration{local: l, meta: m.metaClient, seen: m.observer, start: m.startCheck, end: m.ending}
 	m.refresher = &memberRefresh{local: l, seen: m.observer}
-	m.controller = &controller{local: l, seen: m.observer, meta: m.metaClient, missing: newRareLog(l.tasks, noticeInterval)}
+	m.controller = &controller{local: l, seen: m.observer, meta: m.metaClient, missing: newRareLog(l.tasks)}
 	m.heartbeats = newHeartbeatSender(l, m.observer, m.Limits)
 	return m
 }

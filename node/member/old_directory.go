@@ -222,14 +222,7 @@ func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([
 }
 
 // hasRead reports whether the node's log is read.
-func (l *local) hasRead() bool {
-	select {
-	case <-l.host.Started():
-		return true
-	default:
-		return false
-	}
-}
+func (l *local) hasRead() bool { return task.Ended(l.host.Started()) }
 
 // isNewest judges by another node's knowledge. If this process runs on an older copy, or was
 // removed, it ends, provided that the answer is believed.

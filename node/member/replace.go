@@ -46,7 +46,7 @@ type replaceAnswer struct {
 func (s *Self) AwaitReplacement(ctx context.Context, cause error) error {
 	s.damaged.Store(true)
 	r := replacement{s}
-	notice := newRareLog(s.tasks, noticeInterval)
+	notice := newRareLog(s.tasks)
 	begun := s.tasks.Now()
 	confirmed, refused := time.Duration(-1), time.Duration(-1) // since when
 	for {

@@ -199,35 +199,24 @@ func (s *Self) describe() (ring.Node, error) {
 	}, nil
 }
 
-func (s *Self) gossipReady() bool {
-	select {
-	case <-s.gossip.Ready():
-		return true
-	default:
-		return false
-	}
-}
+func (s *Self) gossipReady() bool { return task.Ended(s.gossip.Ready()) }
 
 // rareLog keeps a repeated line from flooding the log. Any task may use it.
 type rareLog struct {
 	tasks task.Env
-	each  time.Duration
 
 	mu   sync.Mutex
 	last time.Duration
 	said bool
 }
 
-// newRareLog lets a line through once in each interval.
-func newRareLog(tasks task.Env, each time.Duration) *rareLog {
-	return &rareLog{tasks: tasks, each: each}
-}
+func newRareLog(tasks task.Env) *rareLog { return &rareLog{tasks: tasks} }
 
-// do runs write, which logs the line, unless it has just done so.
+// do runs what, which logs the line, unless it did so less than a noticeInterval ago.
 func (r *rareLog) do(what func()) {
 	r.mu.Lock()
 	now := r.tasks.Now()
-	say := !r.said || now-r.last >= r.each
+	say := !r.said || now-r.last >= noticeInterval
 	if say {
 		r.last, r.said = now, true
 	}

@@ -104,3 +104,13 @@ func Lanes(env Env, most, n int, do func(i int) (more bool)) {
 	}
 	all.Wait()
 }
+
+// Ended reports whether a channel is closed, of one that nothing is sent on.
+func Ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
