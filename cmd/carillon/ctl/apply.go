@@ -352,20 +352,12 @@ func patchTo(have, want, file fields) (patch fields, changes []topics.FieldChang
 		value := file[name]
 		if nested {
 			inner := membersOf(patch[name])
-			inner[member] = orNull(membersOf(value)[member])
+			inner[member] = membersOf(value)[member] // nil, which is null, where there is none
 			value = plain(inner)
 		}
-		patch[name] = orNull(value)
+		patch[name] = value
 	}
 	return patch, changes
-}
-
-// orNull is a value to send, null where there is none.
-func orNull(value json.RawMessage) json.RawMessage {
-	if value == nil {
-		return json.RawMessage("null")
-	}
-	return value
 }
 
 // membersOf reads an object; anything else has no members.

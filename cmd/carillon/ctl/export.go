@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,15 +204,8 @@ func (t *shownTimer) add() []byte {
 // hidesHeader reports that a callback has a header whose value is not shown.
 func hidesHeader(callback json.RawMessage) bool {
 	var c client.Callback
-	if len(callback) == 0 || json.Unmarshal(callback, &c) != nil {
-		return false
-	}
-	for _, value := range c.Headers {
-		if value == hiddenValue {
-			return true
-		}
-	}
-	return false
+	readable := len(callback) > 0 && json.Unmarshal(callback, &c) == nil
+	return readable && slices.Contains(slices.Collect(maps.Values(c.Headers)), hiddenValue)
 }
 
 // hidesPolicy reports that a policy has secrets, of which only fingerprints are shown, or such
