@@ -12,15 +12,17 @@ import (
 )
 
 // silent listens at 127.0.0.2 and takes no connection: the kernel drops every SYN once the queue of
-// accepted ones is full, as a host does that is gone.
-func silent(t *testing.T, port int) {
+// accepted ones is full, as a host does that is gone. false: another process has the port there.
+func silent(t *testing.T, port int) bool {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 2}}); err != nil {
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 2}}); err == syscall.EADDRINUSE {
+		return false
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Listen(fd, 0); err != nil {
@@ -37,7 +39,7 @@ func silent(t *testing.T, port int) {
 		case err != nil:
 			t.Fatal(err)
 		case info.Unacked > info.Sacked: // of a socket that listens: the queue, and its limit
-			return
+			return true
 		case time.Since(begun) > patience:
 			t.Fatal("127.0.0.2 goes on taking connections")
 		}
@@ -47,12 +49,17 @@ func silent(t *testing.T, port int) {
 // TestDeadAddressCostsLittle: one of a name's two addresses is dead; the call is made at the other
 // one long before half of its time-out has passed.
 func TestDeadAddressCostsLittle(t *testing.T) {
-	r := receive(t, always(answer200))
-	port, err := strconv.Atoi(r.url[strings.LastIndexByte(r.url, ':')+1:])
-	if err != nil {
-		t.Fatal(err)
+	port := 0
+	for port == 0 {
+		r := receive(t, always(answer200))
+		free, err := strconv.Atoi(r.url[strings.LastIndexByte(r.url, ':')+1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if silent(t, free) {
+			port = free
+		}
 	}
-	silent(t, port)
 	p := startPool(t, Config{Policy: local, Resolver: nameServerOf(t, func(string) [][4]byte {
 		return [][4]byte{{127, 0, 0, 2}, {127, 0, 0, 1}}
 	})})
