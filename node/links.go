@@ -76,7 +76,9 @@ func (l links) Frame(from uint64, frame []byte) {
 	if c == nil || len(frame) == 0 {
 		return
 	}
-	if !l.p.self.Frame(from, frame) {
+	if l.p.self.Frame(from, frame) {
+		c.host.InContact(from)
+	} else {
 		c.host.Deliver(from, frame)
 	}
 }

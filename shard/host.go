@@ -151,6 +151,7 @@ type Host struct {
 	driver        // its turns, in place of Run
 	snapshotFiles // in the data directory
 	groupTable
+	silences // of other nodes
 
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries

@@ -128,6 +128,7 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 	default:
 		return
 	}
+	h.InContact(from)
 	if len(frame) == 0 || frame[0] != frameVersion {
 		return
 	}

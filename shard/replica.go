@@ -77,7 +77,7 @@ type written struct {
 func (r *replica) newRaft() error {
 	node, err := raft.NewRawNode(&raft.Config{
 		ID:                        r.id,
-		ElectionTick:              10,
+		ElectionTick:              electionTicks,
 		HeartbeatTick:             1,
 		Storage:                   r.store,
 		Applied:                   r.applied,

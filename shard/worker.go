@@ -18,7 +18,9 @@ const (
 	// raftTick is raft's tick, and the interval of heartbeats. A worker's groups tick at once, so
 	// that their heartbeats leave in one frame for each node, and so do the answers.
 	raftTick = 2 * tickInterval
-	maxTicks = 5 // made up after a stall; more would only start elections
+	// electionTicks is the shortest time-out, in raft's ticks, after which a follower stands.
+	electionTicks = 10
+	maxTicks      = 5 // made up after a stall; more would only start elections
 	// manyGroups of a worker tick in two halves, in turn: a turn of all of them would be long.
 	manyGroups = 512
 	// maxFrames is how many frames of a worker may be on their way to disk before it stops
@@ -310,6 +312,7 @@ func (w *worker) tick() {
 	if n <= 0 {
 		return
 	}
+	w.watchSilences()
 	many := len(w.groups) > manyGroups
 	if many { // one half in this turn
 		w.lastTick += max(0, n-maxTicks*raftTick/tickInterval) * tickInterval

@@ -156,6 +156,14 @@ func (w *World) unreachable(from *node, to uint64) {
 // hears takes note that something has come from another node's process.
 func (n *node) hears(from *node) { n.heard[from.id] = n.w.now }
 
+// inContact reports to a node's host that another node's process has sent something else than a
+// host's frame.
+func (n *node) inContact(from *node) {
+	if n.host != nil {
+		n.host.InContact(from.id)
+	}
+}
+
 // hearEnd tells a node that a process of another node seems to have ended.
 func (w *World) hearEnd(n *node, owner table.Incarnation) {
 	if w.net.blocked(owner.Node(), n.id) {

@@ -85,6 +85,7 @@ func (p *peers) Send(to uint64, frame []byte) bool {
 		w.carryOnce(n, to, func(to *node) {
 			if w.connect(n, to, peer.LaneControl) == nil {
 				to.self.Frame(n.id, frame)
+				to.inContact(n)
 				to.hearsEnd(n, p.life, synced)
 			}
 		})
@@ -94,6 +95,7 @@ func (p *peers) Send(to uint64, frame []byte) bool {
 	w.carryOnce(n, to, func(to *node) {
 		to.hearDisks() // reports from before a silence do not count until this heartbeat
 		if w.connect(n, to, peer.LaneControl) == nil && to.self.Frame(n.id, frame) {
+			to.inContact(n)
 			to.see(n.id, sees)
 			to.hearDisks()
 		}
