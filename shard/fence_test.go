@@ -227,6 +227,25 @@ func TestHintElects(t *testing.T) {
 	}
 }
 
+// TestHintElectsAfterATimeout: raft's own time-out was over just before the hint, when the others
+// gave no vote yet. The follower stands again all the same.
+func TestHintElectsAfterATimeout(t *testing.T) {
+	r, c := withFakePeers(t, true, nil)
+	c.follows()
+	g := r.host.group(1)
+	if err := g.raft.Campaign(); err != nil {
+		t.Fatal(err)
+	}
+	g.w.touchNext(g)
+	r.settle()
+	c.mute = false
+	r.host.SeemsGone(table.NewIncarnation(8, 1))
+	r.pass(2 * standEach)
+	if !g.leader {
+		t.Error("nobody is elected")
+	}
+}
+
 // TestHintElectsWhoHasTheEntries: the follower whose turn it is may lack entries that another has.
 // That one stands as soon as it is asked for its vote, which it cannot give.
 func TestHintElectsWhoHasTheEntries(t *testing.T) {

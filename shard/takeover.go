@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ func (r *replica) awaitsLeader() bool {
 // leadChanged records whether raft knows a leader. When another replica becomes leader, waiting
 // commands are refused and told its node.
 func (e *election) leadChanged(r *replica, lead uint64) {
+	e.last = cmp.Or(lead, e.last)
 	switch {
 	case lead == raft.None && !e.leaderless:
 		e.leaderless, e.since = true, r.w.now.Mono
@@ -85,6 +87,7 @@ const (
 type election struct {
 	leaderless bool          // raft knows of no leader
 	since      time.Duration // when it knew of one last, if leaderless
+	last       uint64        // the replica that led last
 
 	// A voter campaigns early if the leader seems to be gone.
 	at    time.Duration // next time that it campaigns; 0: it does not
@@ -93,9 +96,9 @@ type election struct {
 
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
 // that safe: a leader that lives and is followed by a majority goes on, and this follower finds it
-// again at its next heartbeat.
+// again at its next heartbeat. Raft may have forgotten the leader already, by its own time-out.
 func (e *election) leaderSeemsGone(r *replica, node uint64) {
-	if nodeOf(r.raft.BasicStatus().Lead) != node || r.raft.ForgetLeader() != nil {
+	if nodeOf(cmp.Or(r.raft.BasicStatus().Lead, e.last)) != node || r.raft.ForgetLeader() != nil {
 		return
 	}
 	r.w.touch(r)
