@@ -28,6 +28,9 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 		o.CallOnly && t.attempts.At(s.Attempt).Holder != ByCall {
 		return timer.Result{Code: timer.Skipped, Handle: o.Handle}
 	}
+	if t.restamped < o.Handle { // first: afterwards its times do not show which clock they are by
+		t.restamping.timer(t, o.Handle)
+	}
 	if o.Kind == Accepted || o.Kind == Extended {
 		return t.prolong(o)
 	}

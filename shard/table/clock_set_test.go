@@ -214,3 +214,33 @@ func TestRestampedMiss(t *testing.T) {
 		}
 	}
 }
+
+// TestReleaseAheadOfTheRestamp: a lease that a wrong clock gave, of a timer that waited by it, is
+// released in the entry that sets the clock back, before its slot is visited. The timer is attempted
+// again by the right clock.
+func TestReleaseAheadOfTheRestamp(t *testing.T) {
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add, Content: 5, Spec: &timer.Spec{DueMs: applyNow}})
+	d.lease()
+	ahead := applyNow + time.Hour.Milliseconds()
+	d.now = ahead
+	end := func(b *Batch, kind OutcomeKind) { // of a call that started before the clock was wrong, or never
+		due := d.table.Due(1)
+		b.Outcome(&Outcome{Handle: 1, Seq: due.Seq, Fence: due.Fence, Kind: kind, StartedMs: applyNow, NextMs: ahead + 700})
+	}
+	d.do(func(b *Batch) { end(b, RetryLater) })
+	d.now = ahead + 700
+	d.lease()
+	var b Batch
+	b.Reset(applyNow, 1, 1)
+	b.SetClock()
+	end(&b, Release)
+	if _, err := d.table.Apply(b.Bytes(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	d.now = applyNow
+	d.do(func(b *Batch) { b.Tick() })
+	if got := d.table.Read(1, "a"); got.State != timer.Scheduled || got.NextMs > applyNow+1000 {
+		t.Errorf("state %d, next in %d ms", got.State, got.NextMs-applyNow)
+	}
+}
