@@ -149,9 +149,15 @@ func (c *client) topic(t testing.TB, name, url, extra string) {
 }
 
 // all lists the timers of a topic in every state.
-func (c *client) all(t testing.TB, topic string) []timer {
+func (c *client) all(t testing.TB, topic string) (out []timer) {
 	t.Helper()
-	var out []timer
+	c.each(t, topic, func(tm timer) { out = append(out, tm) })
+	return out
+}
+
+// each calls take for each timer of a topic in every state.
+func (c *client) each(t testing.TB, topic string, take func(timer)) {
+	t.Helper()
 	path := "/v1/topics/" + topic + "/timers?state=scheduled,leased,done,dead,cancelled&limit=1000"
 	for cursor := ""; ; {
 		var page struct {
@@ -168,9 +174,11 @@ func (c *client) all(t testing.TB, topic string) []timer {
 			t.Fatalf("GET %s: %d %s %v", path+cursor, a.status, a.body, a.err)
 		}
 		a.decode(t, &page)
-		out = append(out, page.Timers...)
+		for _, tm := range page.Timers {
+			take(tm)
+		}
 		if page.Next == "" {
-			return out
+			return
 		}
 		cursor = "&cursor=" + page.Next
 	}

@@ -42,6 +42,8 @@
 //	CARILLON_E2E_CLUSTER_PARTITIONS=100  rounds of five partitions (one of three)
 //	CARILLON_E2E_CLUSTER_KEPT=100000     timers in a cluster that grows or refills a node (1000)
 //	CARILLON_E2E_CLUSTER_MISSED=3600000  adds that a node misses while it is down (2000)
+//	CARILLON_E2E_CLUSTER_STOCK=1000000   timers acknowledged before nodes are damaged or lose
+//	                                     their power (20000)
 //	CARILLON_E2E_CLUSTER_GROW=5          nodes to grow to (3); from 4 on the cluster shrinks
 //	                                     again, and with 5 it ends with one replica
 //	CARILLON_E2E_CLUSTER_MOVES=50        replicas that move as nodes come and go (8)
@@ -55,6 +57,7 @@
 //	CARILLON_E2E_BINARY=FILE     test this binary instead of building one
 //
 // Some tests need more than Go: slow and failing fsyncs need strace, a full disk needs the right to
-// mount a tmpfs, and partitions need root and iproute2 for network namespaces. Only those tests are
-// skipped where that is missing, with a message.
+// mount a tmpfs, power cuts need root, mkfs.ext4 and loop devices, and partitions need root and
+// iproute2 for network namespaces. Only those tests are skipped where that is missing, with a
+// message.
 package e2e
