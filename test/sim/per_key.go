@@ -221,7 +221,7 @@ func (d *perKey) started(c *call) {
 		// Clocks run at rates that differ a little.
 		most := float64(rate.Burst) + rate.PerSecond*1.01*(d.w.now-first).Seconds() + 0.01
 		if float64(n) > most && key == "" {
-			most = max(most+float64(rate.Burst*d.reignsSince(first)), d.inTurns(first))
+			most = max(most+float64(rate.Burst*d.reignsSince(first)+d.keptBy(first)), d.inTurns(first))
 		}
 		if float64(n) > most && !d.blind(key, list[i:], 2*beatEvery) {
 			d.w.violate("per key", "%d starts of key %q within %s, the limit is %.2f", n, key, d.w.now-first, most)
@@ -251,6 +251,15 @@ func (d *perKey) inTurns(first time.Duration) float64 {
 	}
 	// A node looks whose turn it is with each heartbeat.
 	return float64(nodes) * (1 + rate.PerSecond*1.01*each*(d.w.now-first+beatEvery).Seconds())
+}
+
+// keptBy is how many timers without a key may start since a moment by leases that were granted ahead
+// of it: a node that stood still may have one for each of its shards, and beside them a full bucket.
+func (d *perKey) keptBy(first time.Duration) int {
+	if first < d.w.checker.limits.lateUntil {
+		return d.w.shards()
+	}
+	return 0
 }
 
 // reignsSince counts the leaderships of shards of timers that began since a moment, or so shortly
