@@ -59,7 +59,7 @@ CLIENT := carillon/client
 
 # All packages, those first whose tests take longest, so that no processor waits at the end.
 FIRST := ./test/e2e ./node ./test/sim ./cmd/carillon ./shard ./ring
-ALL    = $(FIRST) $(filter-out $(FIRST),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
+EVERY  = $(FIRST) $(filter-out $(FIRST),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
 
 # The race detector needs a C compiler, and makes tests three to ten times as slow. It has nothing to find where one goroutine does all: in the
 # simulator, and in the packages of PURE. Of MODELS it runs the short tests alone; those at full length are one goroutine too. The processes
@@ -79,7 +79,7 @@ GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout
 SIDE_BY_SIDE := -parallel 4
 
 test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two free cores, the first compilation included; longer on a busy machine)
-	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(ALL)
+	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(EVERY)
 
 ci: test check long ## everything that must hold at each landing (about a quarter of an hour on two cores)
 

@@ -74,7 +74,7 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	if s.At.IsZero() && s.Delay == 0 && s.AtLocal == "" && (s.Repeat == nil || s.Repeat.Cron == "") {
 		return nil, ErrNoTime
 	}
-	return encodeDurations(s) // of two times the node says that it is one too many
+	return encodeDurations(s) // a node refuses two times
 }
 
 // Callback is where and how a timer is delivered; absent fields are the topic's.

@@ -111,7 +111,7 @@ type other struct {
 	at      time.Duration // when it reported that; this node's monotonic clock
 	unsure  bool
 	omitted bool
-	hears   bool   // it receives this node's reports, or does not list what it receives
+	mayHear bool   // it receives this node's reports, or does not list what it receives
 	heard   uint64 // … the last one that it has received
 	parts   map[timer.TopicID]Part
 }
@@ -265,7 +265,7 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 	}
 	slices.SortFunc(report.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
-	if report.Unlisted = len(st.Topics) == 0 && !l.othersHaveParts(); report.Unlisted {
+	if report.Unlisted = len(st.Topics) == 0 && l.receives() && !l.othersHaveParts(); report.Unlisted {
 		return report
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.others)) {
@@ -274,6 +274,18 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 	}
 	return report
+}
+
+// receives reports whether another node has reported lately. One that receives nothing cannot learn
+// of a topic: it lists nothing, which says that it does not receive, and the others need not wait
+// for its list. O(nodes).
+func (l *LimitAllocator) receives() bool {
+	for _, o := range l.others {
+		if o.met && o.silence < silenceTimeout {
+			return true
+		}
+	}
+	return false
 }
 
 // othersHaveParts reports whether another node that is not silent has a part of a limit. This node
@@ -412,7 +424,7 @@ func (l *LimitAllocator) confirm(p *part, now time.Duration) {
 			// It may not receive this node's reports. Then it does not raise its own parts
 			// while others hear this node.
 			at, ok := l.sentAt(p.since)
-			if o.hears || ok && now-at < silenceTimeout {
+			if o.mayHear || ok && now-at < silenceTimeout {
 				return
 			}
 		}
@@ -435,10 +447,10 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 	}
 	l.observed(o, report.Seq)
 	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure, omitted: report.Omitted,
-		hears: report.Unlisted}
+		mayHear: report.Unlisted}
 	for _, h := range report.Received {
 		if h.Node == l.self {
-			o.hears, o.heard = true, h.Seq
+			o.mayHear, o.heard = true, h.Seq
 		}
 		if third := l.others[h.Node]; third != nil && h.Seq > third.lastSeq {
 			l.observed(third, h.Seq)

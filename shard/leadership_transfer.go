@@ -38,7 +38,7 @@ func (t *leadershipTransfer) toRemaining(r *replica) {
 	}
 	next := t.transfereeAmong(r, r.store.conf.Voters)
 	if next == 0 {
-		next = t.transfereeWhere(r, r.store.conf.Voters, func(uint64) bool { return true })
+		next = t.anyTransferee(r, r.store.conf.Voters)
 	}
 	if next != 0 {
 		t.begin(r, next)
@@ -51,6 +51,15 @@ func (t *leadershipTransfer) toRemaining(r *replica) {
 // nearly all entries, has no wrong state, and whose node may lead. It returns 0 if there is none.
 func (t *leadershipTransfer) transfereeAmong(r *replica, ids []uint64) uint64 {
 	return t.transfereeWhere(r, ids, r.w.host.cfg.Placement.MayLead)
+}
+
+// anyTransferee is transfereeAmong whose node need not be one that may lead. It waits while one that
+// may is passed over.
+func (t *leadershipTransfer) anyTransferee(r *replica, ids []uint64) uint64 {
+	if r.w.now.Mono < t.passedOverUntil {
+		return 0
+	}
+	return t.transfereeWhere(r, ids, func(uint64) bool { return true })
 }
 
 // transfereeWhere is transfereeAmong with its own condition on the node.
@@ -104,7 +113,7 @@ func (t *leadershipTransfer) send(r *replica) {
 	r.raft.TransferLeader(t.to)
 }
 
-// unreachable gives up a transfer to a node that frames did not reach: it may have stopped, and
+// unreachable gives up a transfer to a node that frames did not reach: it may have stopped, or its queue be full, and
 // until raft gives the transfer up itself, this leader could propose nothing.
 func (t *leadershipTransfer) unreachable(r *replica, node uint64) {
 	if t.to == 0 || nodeOf(t.to) != node {

@@ -211,7 +211,7 @@ func (m *membership) nextChange(r *replica, voters, learners []uint64) *pb.ConfC
 		// No remaining replica may lead, perhaps because all of their nodes drain. The assignment
 		// is followed nevertheless.
 		if next == 0 && len(cc.Changes) == 0 {
-			next = r.transfer.transfereeWhere(r, voters, func(uint64) bool { return true })
+			next = r.transfer.anyTransferee(r, voters)
 		}
 		if next != 0 {
 			r.transfer.begin(r, next)

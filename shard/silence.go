@@ -25,7 +25,7 @@ const (
 // Its methods may be called from any goroutine.
 type silences struct {
 	mu     sync.Mutex
-	lasts  map[uint64]time.Duration // by node, how long; none: it was found silent, or never in contact
+	lasts  map[uint64]time.Duration // how long ago a node was heard last; a silent one is not in it
 	looked time.Duration
 }
 

@@ -76,7 +76,7 @@ func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 	path := filepath.Join(dir, identityFile)
 	data, err := vfs.ReadFile(fsys, path, nil, 1<<20)
 	if err != nil {
-		return Identity{}, err
+		return Identity{}, fmt.Errorf("node: read %s: %w", path, err)
 	}
 	id, err := decodeIdentity(data)
 	if err != nil {

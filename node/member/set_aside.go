@@ -90,7 +90,7 @@ func finishSetAside(fsys vfs.FS, dir string) error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("node: read %s: %w", path, err)
 	}
 	var a aside
 	if err := json.Unmarshal(data, &a); err != nil || !strings.HasPrefix(a.Folder, AsidePrefix) || strings.ContainsAny(a.Folder, `/\`) || a.Next.Rejoin == nil {

@@ -15,7 +15,7 @@ import (
 // tried again until each shard has been counted, and counted once.
 func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	b := r.newBackoff(r.tasks.Now())
-	fan := countFanOut{topics: topics}
+	fan := countFanOut{gathering: gathering{Router: r}, topics: topics}
 	for {
 		if n := r.shards(); n != fan.of {
 			fan.gathering = gathering{Router: r, of: n}

@@ -76,7 +76,7 @@ func (o *outcomes) judge(h timer.Handle, d *table.Due, a *delivery.Outcome, rand
 // notBeforeDue returns the time of a leased timer's next attempt, ms or later; see table.Due.
 func (o *outcomes) notBeforeDue(h timer.Handle, ms int64) int64 {
 	d := o.table.Due(h)
-	if d.AskedMs > o.now.WallMs+table.ClockAheadMs { // so was the clock that it was asked for by
+	if d.AskedMs > o.now.WallMs+table.ClockAheadMs { // the clock was ahead when somebody asked
 		d.AskedMs = o.now.WallMs
 	}
 	if at := d.NotBefore(ms); at <= ms || !o.table.IsOutcome(h) {

@@ -80,7 +80,7 @@ type topicRow struct {
 // topicRows are all topics that the token sees: O(topics) in memory.
 func (c *Command) topicRows(prefix string) (all []topicRow, err error) {
 	l := listing{path: client.Path("topics"), query: queryOf("counts", "true", "prefix", prefix), member: "topics"}
-	return all, c.allPages(l, func(page []json.RawMessage) error {
+	err = c.allPages(l, func(page []json.RawMessage) error {
 		for _, raw := range page {
 			var row topicRow
 			if err := readAnswer(raw, &row); err != nil {
@@ -90,4 +90,5 @@ func (c *Command) topicRows(prefix string) (all []topicRow, err error) {
 		}
 		return nil
 	})
+	return all, err
 }

@@ -63,6 +63,9 @@ func Batch(rq *web.Request) *web.Problem {
 	// Each operation is an object, and some of them have more inside.
 	ops := min(bytes.Count(rq.Body, []byte{'{'}), rq.Limits.BatchOps)
 	waited, entered := rq.Batches.Enter(rq.Who, ops, rq.Limits.BatchWait, rq.Base.Done())
+	if !entered && rq.Base.Err() != nil {
+		return web.Fail(503, web.Unavailable, "this node stops; nothing was changed")
+	}
 	if !entered {
 		return web.Failf(503, web.Overloaded, "this batch has waited for its turn for %s; nothing was changed. Send fewer at once, or ask another node", rq.Limits.BatchWait)
 	}

@@ -12,7 +12,8 @@ const (
 	// gateOps is less than one worker of shards queues (shard.Config.MaxQueued), so that batches
 	// alone are not refused there, after all the work of reading them.
 	gateOps = 16_000
-	// turnOps is what a token gets in its turn: a batch of the most operations.
+	// turnOps is what a token gets in its turn: a batch of the most operations. Larger batches would
+	// take several turns.
 	turnOps = 1000
 )
 
