@@ -118,14 +118,16 @@ type other struct {
 
 // AllocationReport is a node's report of its parts, in each heartbeat.
 type AllocationReport struct {
-	Seq      uint64 // grows from one to the next, over all its processes
-	WallMs   int64
-	Received []ReportRef // the latest report of each node that it hears, unless Unlisted
-	Parts    []Part      // by topic, in rising order
+	Seq    uint64 // grows from one to the next, over all its processes
+	WallMs int64
+	// The latest report of each node that it hears. Unlisted: the nodes that it does not hear,
+	// without a report. One of these may not know of a topic for that very reason.
+	Received []ReportRef
+	Parts    []Part // by topic, in rising order
 	// Its process has just begun: consumers may have leases from the one before, which nobody
 	// counts yet.
 	Unsure   bool
-	Unlisted bool // Received is left out: for all that its node knows, nobody has a part
+	Unlisted bool // for all that its node knows, nobody has a part
 	Omitted  bool // it reports none of these: a node of an older release
 }
 
@@ -265,27 +267,17 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 	}
 	slices.SortFunc(report.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
-	if report.Unlisted = len(st.Topics) == 0 && l.receives() && !l.othersHaveParts(); report.Unlisted {
-		return report
-	}
+	report.Unlisted = len(st.Topics) == 0 && !l.othersHaveParts()
 	for _, id := range slices.Sorted(maps.Keys(l.others)) {
-		if o := l.others[id]; o.met && o.silence < liveWithin {
+		o := l.others[id]
+		switch {
+		case report.Unlisted && (!o.met || o.silence >= silenceTimeout):
+			report.Received = append(report.Received, ReportRef{Node: id})
+		case !report.Unlisted && o.met && o.silence < liveWithin:
 			report.Received = append(report.Received, ReportRef{id, o.seq})
 		}
 	}
 	return report
-}
-
-// receives reports whether another node has reported lately. One that receives nothing cannot learn
-// of a topic: it lists nothing, which says that it does not receive, and the others need not wait
-// for its list. O(nodes).
-func (l *LimitAllocator) receives() bool {
-	for _, o := range l.others {
-		if o.met && o.silence < silenceTimeout {
-			return true
-		}
-	}
-	return false
 }
 
 // othersHaveParts reports whether another node that is not silent has a part of a limit. This node
@@ -450,7 +442,7 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 		mayHear: report.Unlisted}
 	for _, h := range report.Received {
 		if h.Node == l.self {
-			o.mayHear, o.heard = true, h.Seq
+			o.mayHear, o.heard = !report.Unlisted, h.Seq
 		}
 		if third := l.others[h.Node]; third != nil && h.Seq > third.lastSeq {
 			l.observed(third, h.Seq)

@@ -569,34 +569,37 @@ func TestUnlistedIsNotUnheard(t *testing.T) {
 	v.pass(30 * time.Second)
 }
 
-// TestUnlistedNodeThatReceivesNothing: a node sends heartbeats and receives none, so that it never
-// learns of the first topic with a limit. The others need not wait for its list.
-func TestUnlistedNodeThatReceivesNothing(t *testing.T) {
-	v := newParish(t, 1, 3, 1)
-	a, cut := v.nodes[0], false
-	for _, n := range v.nodes {
-		n.lacks, n.leads = true, map[uint64]int64{a.id: parishShards}
-	}
-	pass := func(d time.Duration) {
-		for end := v.now + d; v.now < end; v.now += 250 * time.Millisecond {
-			for _, n := range v.nodes {
-				v.beat(n)
-			}
-			for _, w := range v.wires {
-				if !cut || w.to != 3 {
-					v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
-				}
-			}
-			v.wires = nil
+// TestUnlistedNodeThatDoesNotReceive: a node sends heartbeats and receives none, of all others or of
+// the leader, so that it never learns of the first topic with a limit. The others need not wait for
+// its list.
+func TestUnlistedNodeThatDoesNotReceive(t *testing.T) {
+	for _, ofAll := range []bool{true, false} {
+		v := newParish(t, 1, 3, 1)
+		a, cut := v.nodes[0], false
+		for _, n := range v.nodes {
+			n.lacks, n.leads = true, map[uint64]int64{a.id: parishShards}
 		}
-	}
-	pass(10 * time.Second)
-	cut = true
-	pass(2 * silenceTimeout)
-	v.nodes[0].lacks, v.nodes[1].lacks = false, false
-	pass(3 * silenceTimeout)
-	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
-		t.Errorf("the leader may have %d of 1", got)
+		pass := func(d time.Duration) {
+			for end := v.now + d; v.now < end; v.now += 250 * time.Millisecond {
+				for _, n := range v.nodes {
+					v.beat(n)
+				}
+				for _, w := range v.wires {
+					if lost := cut && w.to == 3 && (ofAll || w.from == a.id); !lost {
+						v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
+					}
+				}
+				v.wires = nil
+			}
+		}
+		pass(10 * time.Second)
+		cut = true
+		pass(2 * silenceTimeout)
+		v.nodes[0].lacks, v.nodes[1].lacks = false, false
+		pass(3 * silenceTimeout)
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+			t.Errorf("of all %v: the leader may have %d of 1", ofAll, got)
+		}
 	}
 }
 
