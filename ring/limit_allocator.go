@@ -46,8 +46,8 @@ const (
 //
 // A report lists the reports that its node has received only while the node knows a topic with such
 // a limit, or of a node with a part: the list grows with the cluster, and most clusters never need
-// it. A report without the list proves nothing of what was received: while a node sends no list, no
-// other raises a part.
+// it. A report without the list proves nothing of what was received: the nodes that it does not
+// name as unheard raise no part while its node sends such reports.
 //
 // Invariant: at any time the leases that nodes have taken of a topic are together no more than its
 // limit, whichever leaders they believe in, with any clocks, and with heartbeats of any delay. This
@@ -118,17 +118,17 @@ type other struct {
 
 // AllocationReport is a node's report of its parts, in each heartbeat.
 type AllocationReport struct {
-	Seq    uint64 // grows from one to the next, over all its processes
-	WallMs int64
-	// The latest report of each node that it hears. Unlisted: the nodes that it does not hear,
-	// without a report. One of these may not know of a topic for that very reason.
-	Received []ReportRef
-	Parts    []Part // by topic, in rising order
+	Seq      uint64 // grows from one to the next, over all its processes
+	WallMs   int64
+	Received []ReportRef // the latest report of each node that it hears, unless Unlisted
+	Parts    []Part      // by topic, in rising order
 	// Its process has just begun: consumers may have leases from the one before, which nobody
 	// counts yet.
 	Unsure   bool
-	Unlisted bool // for all that its node knows, nobody has a part
-	Omitted  bool // it reports none of these: a node of an older release
+	Unlisted bool // Received is left out: for all that its node knows, nobody has a part
+	// If Unlisted: the nodes that it does not hear. That may be why it knows of no topic.
+	Unheard []uint64
+	Omitted bool // it reports none of these: a node of an older release
 }
 
 // ReportRef is the last report that was received from a node.
@@ -272,7 +272,7 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		o := l.others[id]
 		switch {
 		case report.Unlisted && (!o.met || o.silence >= silenceTimeout):
-			report.Received = append(report.Received, ReportRef{Node: id})
+			report.Unheard = append(report.Unheard, id)
 		case !report.Unlisted && o.met && o.silence < liveWithin:
 			report.Received = append(report.Received, ReportRef{id, o.seq})
 		}
@@ -439,10 +439,10 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 	}
 	l.observed(o, report.Seq)
 	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure, omitted: report.Omitted,
-		mayHear: report.Unlisted}
+		mayHear: report.Unlisted && !slices.Contains(report.Unheard, l.self)}
 	for _, h := range report.Received {
 		if h.Node == l.self {
-			o.mayHear, o.heard = !report.Unlisted, h.Seq
+			o.mayHear, o.heard = true, h.Seq
 		}
 		if third := l.others[h.Node]; third != nil && h.Seq > third.lastSeq {
 			l.observed(third, h.Seq)

@@ -505,7 +505,7 @@ func TestReceivedIsListedForLimitsOnly(t *testing.T) {
 		for i, n := range v.nodes {
 			v.beat(n)
 			report := v.wires[len(v.wires)-1].report
-			if report.Unlisted == want[i] || report.Unlisted != (len(report.Received) == 0) {
+			if report.Unlisted == want[i] || report.Unlisted != (len(report.Received) == 0) || len(report.Unheard) > 0 {
 				t.Errorf("%s: node %d lists %v, unlisted %v", when, n.id, report.Received, report.Unlisted)
 			}
 		}

@@ -209,8 +209,8 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 }
 
 // TestHandOverToANodeThatStopped: a leader whose transferee stops meanwhile gives the transfer up as
-// soon as it knows that frames did not arrive, and serves on. It does not begin another to that node
-// until it must have heard whether that may lead.
+// soon as it knows that frames did not arrive, and continues to serve. For a second it begins no
+// other to that node, nor, in its place, to one that may not lead.
 func TestHandOverToANodeThatStopped(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
 	c.leads()
@@ -235,7 +235,13 @@ func TestHandOverToANodeThatStopped(t *testing.T) {
 	if next := g.transfer.transfereeAmong(g, voters); next != voters[1] {
 		t.Errorf("replica %x is to lead next, want that of node 9", next)
 	}
+	if next := g.transfer.anyTransferee(g, voters); next != 0 {
+		t.Errorf("replica %x is to lead although another may, which is passed over", next)
+	}
 	r.pass(passedOverFor)
+	if next := g.transfer.anyTransferee(g, voters); next != voters[0] {
+		t.Errorf("replica %x of any is to lead after a second, want that of node 8", next)
+	}
 	if next := g.transfer.transfereeAmong(g, voters); next != voters[0] {
 		t.Errorf("replica %x is to lead after a second, want that of node 8", next)
 	}

@@ -113,8 +113,8 @@ func (t *leadershipTransfer) send(r *replica) {
 	r.raft.TransferLeader(t.to)
 }
 
-// unreachable gives up a transfer to a node that frames did not reach: it may have stopped, or its queue be full, and
-// until raft gives the transfer up itself, this leader could propose nothing.
+// unreachable gives up a transfer to a node that frames did not reach: it may have stopped, or its
+// queue may be full. This leader could propose nothing until raft itself gives the transfer up.
 func (t *leadershipTransfer) unreachable(r *replica, node uint64) {
 	if t.to == 0 || nodeOf(t.to) != node {
 		return

@@ -89,7 +89,7 @@ const (
 	// Flags of listed limits.
 	limitsUnsure   = 1
 	limitsKeyed    = 2 // each part has its number of keys
-	limitsUnlisted = 4
+	limitsUnlisted = 4 // the nodes that are not heard take the place of those that are
 )
 
 func appendLimits(out []byte, report *ring.AllocationReport) []byte {
@@ -108,9 +108,16 @@ func appendLimits(out []byte, report *ring.AllocationReport) []byte {
 		flags |= limitsUnlisted
 	}
 	out = binary.AppendUvarint(append(out, limitsListed, flags), report.Seq)
-	out = binary.AppendUvarint(out, uint64(len(report.Received)))
-	for _, ref := range report.Received {
-		out = binary.AppendUvarint(binary.AppendUvarint(out, ref.Node), ref.Seq)
+	if report.Unlisted {
+		out = binary.AppendUvarint(out, uint64(len(report.Unheard)))
+		for _, node := range report.Unheard {
+			out = binary.AppendUvarint(out, node)
+		}
+	} else {
+		out = binary.AppendUvarint(out, uint64(len(report.Received)))
+		for _, ref := range report.Received {
+			out = binary.AppendUvarint(binary.AppendUvarint(out, ref.Node), ref.Seq)
+		}
 	}
 	out = binary.AppendUvarint(out, uint64(len(report.Parts)))
 	before := timer.TopicID(0)
@@ -214,14 +221,18 @@ func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest [
 	}
 	report.Seq = number()
 	refs := count()
-	if !bad && refs > 0 {
+	if !bad && refs > 0 && !report.Unlisted {
 		report.Received = make([]ring.ReportRef, 0, min(refs, uint64(len(in))/2)) // a pair takes two bytes
 	}
 	for range refs {
 		if bad {
 			break
 		}
-		report.Received = append(report.Received, ring.ReportRef{Node: number(), Seq: number()})
+		if report.Unlisted {
+			report.Unheard = append(report.Unheard, number())
+		} else {
+			report.Received = append(report.Received, ring.ReportRef{Node: number(), Seq: number()})
+		}
 	}
 	topic := uint64(0)
 	for range count() {

@@ -24,7 +24,7 @@ func matrixTimers(t testing.TB) int {
 	return setting(t, "CARILLON_E2E_CLUSTER_STOCK", 20_000)
 }
 
-// matrixShards is the number of shards unless told otherwise.
+// matrixShards is the number of shards of a cluster that is damaged.
 const matrixShards = 4
 
 // harm damages a file. length is that of the file without the zeros at its end.
@@ -171,7 +171,7 @@ func TestClusterDamageMatrix(t *testing.T) {
 }
 
 // restart starts members again and waits until the cluster is whole with them. A node that refuses
-// its damaged directory says so, and is given an empty one, as its message asks.
+// its damaged directory is given an empty one, as its message asks.
 func (s *stock) restart(t *testing.T, members ...*member) {
 	t.Helper()
 	begin, c, emptied := time.Now(), s.cluster, map[*member]bool{}

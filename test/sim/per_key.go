@@ -254,7 +254,7 @@ func (d *perKey) inTurns(first time.Duration) float64 {
 }
 
 // keptBy is how many timers without a key may start since a moment by leases that were granted ahead
-// of it: a node that stood still may have one for each of its shards, and beside them a full bucket.
+// of it: a node that stood still may have one for each of its shards, and a full bucket too.
 func (d *perKey) keptBy(first time.Duration) int {
 	if first < d.w.checker.limits.lateUntil {
 		return d.w.shards()
