@@ -70,6 +70,7 @@ MODELS := ./shard ./ring ./wal
 PURE   := ./wheel ./timer ./timer/% ./shard/record ./shard/scheduler ./shard/table ./shard/table/% ./shard/wire ./internal/order
 TESTED  = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | sed 's|^$(CURDIR)|.|')
 RACED   = ./node ./transport/api $(filter-out ./node ./transport/api $(MODELS) $(PURE) ./test/% ./cmd/%,$(TESTED)) $(CLIENT)
+PLAIN   = $(filter-out ./test/e2e ./test/sim ./test/sim/mutants ./cmd/carillon,$(filter $(PURE) ./test/% ./cmd/%,$(TESTED)))
 
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout 20m
@@ -81,11 +82,11 @@ SIDE_BY_SIDE := -parallel 4
 test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two free cores, the first compilation included; longer on a busy machine)
 	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(EVERY)
 
-ci: test check long ## everything that must hold at each landing (about a quarter of an hour on two cores)
+ci: check long ## everything that must hold at each landing, the tests of `make test` at full length (about twelve minutes on two free cores)
 
-# What `make test` leaves out; it has vetted all. Tests of processes mostly wait, so that the others run beside them, at the lowest priority:
-# first the models, which use no disk, beside those that measure times.
-long: ## what make test leaves out: the race detector, long tests, 500 simulated runs, each fuzz target
+# Tests of processes mostly wait, so that the others run beside them, at the lowest priority: first the models, which use no disk, beside those
+# that measure times.
+long: ## all tests at full length, under the race detector where it can find something; 500 simulated runs, each fuzz target
 	$(MAKE) -j 2 processes beside
 	./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
@@ -100,9 +101,11 @@ raced: ## the tests of what has goroutines, under the race detector
 	$(GOTEST) -vet off $(RACE) $(RACED)
 	$(GOTEST) -vet off $(RACE) -short $(MODELS)
 
-models: ## the models at full length: 500 simulated runs, shard, ring and wal
+models: ## what one goroutine does: 500 simulated runs, shard, ring and wal at full length, and packages without goroutines
 	$(GOTEST) -vet off -run '^TestSeeds$$' ./test/sim -sim.seeds=500
-	$(GOTEST) -vet off -skip '^TestSeeds$$' ./test/sim $(MODELS) ./wheel ./shard/table/...
+	$(GOTEST) -vet off -skip '^TestSeeds$$' ./test/sim $(MODELS)
+	$(GOTEST) -vet off $(PLAIN)
+	$(GOTEST) -vet off -run '^TestCost' ./transport/api # the race detector would be measured, too
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE)

@@ -47,6 +47,7 @@ func TestClientInPython(t *testing.T) {
 
 // TestClientTypesAreOfTheDocument: the types of the clients are those of docs/openapi.yaml.
 func TestClientTypesAreOfTheDocument(t *testing.T) {
+	t.Parallel()
 	t.Run("python", func(t *testing.T) {
 		want := inFolder(t, "../..", nil, "go", "run", "./clients/python/generate")
 		same(t, python+"/src/carillon/types.py", want, "go run ./clients/python/generate >clients/python/src/carillon/types.py")
@@ -77,6 +78,7 @@ func readFile(t *testing.T, name string) string {
 // TestFirstTimer goes from an empty folder and the packed client to a timer that has fired, as the
 // README of each client prints it.
 func TestFirstTimer(t *testing.T) {
+	t.Parallel()
 	const limit = time.Minute
 	for _, c := range []struct {
 		name, readme, language, file string

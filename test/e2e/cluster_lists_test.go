@@ -10,6 +10,7 @@ import (
 // bulk change that is tried show every timer once, at any node, also while a node dies: until others
 // lead its shards they are refused, and never less than whole.
 func TestListsOfManyShardsOutliveANode(t *testing.T) {
+	t.Parallel()
 	const timers = 1000
 	c := foundOf(t, 64, 3, loopbackMembers(t, 3))
 	asked := c.all()[0]

@@ -218,6 +218,7 @@ func (l *listings) end(t *testing.T) int {
 // TestClusterReshardingAlone: one node doubles its shards by carillon ctl shards --wait, is killed
 // in the middle, and goes on after its start. The command waits for it.
 func TestClusterReshardingAlone(t *testing.T) {
+	t.Parallel()
 	const many = 20_000
 	c := foundOf(t, reshardFrom, 1, loopbackMembers(t, 1))
 	m := c.all()[0]
@@ -261,6 +262,7 @@ func TestClusterReshardingAlone(t *testing.T) {
 // TestBackupWhileShardsDouble: backups that are made before, in and after each stage of a doubling
 // have every timer once. What is restored of them goes on doubling, and ends with as many shards.
 func TestBackupWhileShardsDouble(t *testing.T) {
+	t.Parallel()
 	const many = 30_000
 	c := foundOf(t, reshardFrom, 1, loopbackMembers(t, 1))
 	m := c.all()[0]
@@ -320,6 +322,7 @@ func TestBackupWhileShardsDouble(t *testing.T) {
 // shards has doubled twice: ids, uids, versions, ends and attempts, repeated adds, leases of
 // consumers, dead letters, cursors, filters.
 func TestWhatStaysWhenShardsDouble(t *testing.T) {
+	t.Parallel()
 	const many = 40
 	rcv := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		if r.Header.Get("Carillon-Topic") == "dead" {
@@ -475,6 +478,7 @@ func TestWhatStaysWhenShardsDouble(t *testing.T) {
 // replicas of the new shards from their leaders, and is as good as the others: the cluster then
 // does without another one.
 func TestClusterReshardingWithoutANode(t *testing.T) {
+	t.Parallel()
 	c := foundOf(t, reshardFrom, 3, loopbackMembers(t, 3))
 	away, other := c.all()[0], c.all()[1]
 	kept := c.keepTimers(t, "kept", 0, reshardKept)

@@ -11,6 +11,7 @@ import (
 // have the meta group's latest state.
 func TestClusterRestartKeepsAPause(t *testing.T) {
 	needCluster(t)
+	t.Parallel()
 	c, rcv := newCluster(t, 3), newReceiver(t, nil)
 	client := c.all()[0].client
 	client.topic(t, "held", rcv.url(), "")

@@ -13,6 +13,7 @@ import (
 // are over before it makes a call.
 func TestClusterSuspendLeader(t *testing.T) {
 	needCluster(t)
+	t.Parallel()
 	random := seeded(t)
 	members, clocks := loopbackMembers(t, 3), map[*member]clock{}
 	for _, m := range members {

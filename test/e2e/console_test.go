@@ -210,6 +210,7 @@ func TestConsoleChangesTimers(t *testing.T) {
 // TestConsoleAddsAtAnyTime adds timers by date and time, by cron and by interval, to a topic that
 // the first timer creates.
 func TestConsoleAddsAtAnyTime(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	p := serve(t, t.TempDir())
 	m := newClient(p)
@@ -301,6 +302,7 @@ func TestConsoleChangesWhatWasChanged(t *testing.T) {
 
 // TestConsolePurges: a purge removes the dead letters of one reason for good, and no others.
 func TestConsolePurges(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(410) })
 	p := serve(t, t.TempDir())

@@ -113,6 +113,7 @@ func TestOutcomes(t *testing.T) {
 // TestOutcomesOutliveKills: a node is killed again and again while timers end. Each of them has one
 // outcome.
 func TestOutcomesOutliveKills(t *testing.T) {
+	t.Parallel()
 	kills := setting(t, "CARILLON_E2E_OUTCOME_KILLS", 3)
 	random := seeded(t)
 	dir := t.TempDir()
@@ -168,6 +169,7 @@ func TestOutcomesOutliveKills(t *testing.T) {
 
 // TestOutcomeAfterARestore: an outcome has the attempts of before a restore, too.
 func TestOutcomeAfterARestore(t *testing.T) {
+	t.Parallel()
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(500) })
 	p := serve(t, t.TempDir())
 	c := newClient(p)
