@@ -33,6 +33,7 @@ var (
 	errMissing      = errors.New("file is missing")
 	errGap          = errors.New("segment does not start where the one before ended")
 	errWasDurable   = errors.New("bad frame was already durable: a later valid frame says so")
+	errCutOff       = errors.New("file is shorter than it was made, and ends inside a frame")
 	errNotTheEnd    = errors.New("log ends before the frame it was closed after")
 	errTrailing     = errors.New("bytes after the end")
 	errSegmentSize  = errors.New("segment is larger than any that was written")

@@ -60,7 +60,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, which uint8) {
 		fsys := copyFS(whole)
 		must(t, fsys.Damage(list[int(which)%len(list)], func([]byte) []byte { return b }))
-		s, err := Open(fsys, testDir, small(), nil)
+		s, err := Open(fsys, testDir, tiny(), nil)
 		var c *CorruptionError
 		if err != nil {
 			if !errors.As(err, &c) {

@@ -33,7 +33,7 @@ func Open(fsys vfs.FS, dir string, opt Options, replay func(pos Position, r Reco
 
 func (s *Stream) recover(replay func(Position, Record) error) error {
 	r := newReplayer(s.opt.Replayers, replay)
-	sc := scanner{fs: s.fs, dir: s.dir, frame: r.frame}
+	sc := scanner{fs: s.fs, dir: s.dir, prepared: min(s.opt.SegmentBytes, leastSegmentBytes), frame: r.frame}
 	found, err := sc.scan()
 	if rerr := r.wait(); rerr != nil {
 		return rerr // its subject comes before the place where the scan stopped

@@ -11,7 +11,8 @@ type Options struct {
 	GenBytes int64
 	// SegmentBytes is the size of a segment file, prepared ahead. tidwall/wal keeps the segment
 	// being written in memory and grows it by copying, so small is quick. Default 1 MiB, at most
-	// GenBytes and 256 MiB.
+	// GenBytes and 256 MiB. Below 1 MiB it may not grow for a stream that exists: Open knows by it
+	// whether a segment was cut off.
 	SegmentBytes int64
 	// QueueFrames bounds the frames that wait for the writer. Default 4096.
 	QueueFrames int
@@ -55,6 +56,9 @@ const (
 	defaultGenBytes     = 64 << 20
 	defaultSegmentBytes = 1 << 20
 	maxSegmentBytes     = 256 << 20
+	// leastSegmentBytes is the least that any release has prepared. A release that prepares less may
+	// lower it; none may raise it.
+	leastSegmentBytes   = 1 << 20
 	defaultLowDiskBytes = 256 << 20
 )
 

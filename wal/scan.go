@@ -38,11 +38,12 @@ type generation struct {
 
 // scanner reads a stream without changing it.
 type scanner struct {
-	fs    vfs.FS
-	dir   string
-	frame func(gen uint64, segment string, off int64, h header, records []byte) error
-	buf   []byte
-	out   streamScan
+	fs       vfs.FS
+	dir      string
+	prepared int64 // the least length that the last segment was prepared to
+	frame    func(gen uint64, segment string, off int64, h header, records []byte) error
+	buf      []byte
+	out      streamScan
 }
 
 // scan verifies every byte of the stream, in order, and calls frame for each good one.
@@ -72,6 +73,9 @@ func (s *scanner) scan() (*streamScan, error) {
 	if err := s.checkEnd(); err != nil {
 		return nil, err
 	}
+	if err := s.checkCut(); err != nil {
+		return nil, err
+	}
 	return &s.out, nil
 }
 
@@ -91,6 +95,18 @@ func (s *scanner) checkEnd() error {
 			Err: fmt.Errorf("%w (frame %d)", errNotTheEnd, end.seq-1)}
 	}
 	return nil
+}
+
+// checkCut refuses a last segment that was cut inside a frame. No crash does that: the file keeps its
+// prepared length until a turn or the end cuts it behind its last frame. A torn write leaves sectors
+// of that frame and zeros, so a length that can be read is the right one and fits into the file.
+// Only a write that went beyond the prepared space may have left less; its file is not short.
+func (s *scanner) checkCut() error {
+	l := s.out.last
+	if s.out.closed || l.size >= s.prepared || !errors.Is(l.bad, errTruncated) {
+		return nil
+	}
+	return &CorruptionError{Dir: l.dir, Segment: l.name, Offset: l.end, Seq: s.out.chain.next, Err: errCutOff}
 }
 
 // unborn handles a stream without a FIRST file: its creation was not finished, which is

@@ -103,7 +103,7 @@ func (s *survey) readStream(dir string) {
 	if s.stream != nil {
 		s.stream(dir)
 	}
-	sc := scanner{fs: s.fs, dir: dir}
+	sc := scanner{fs: s.fs, dir: dir, prepared: leastSegmentBytes}
 	sc.frame = func(gen uint64, segment string, off int64, h header, records []byte) error {
 		n, _ := checkRecords(records)
 		s.report.Frames++
