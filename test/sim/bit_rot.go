@@ -53,7 +53,7 @@ func (n *node) promised(id timer.ShardID, index uint64) bool {
 		}
 	}
 	log := markInLog{replica: replica, index: index}
-	stream, err := wal.Open(n.copyOf(), filepath.Join(dataDir, "wal", "0"), wal.Options{}, func(_ wal.Position, r wal.Record) error {
+	stream, err := wal.Open(n.copyOf(), filepath.Join(dataDir, "wal", "0"), wal.Options{SegmentBytes: n.w.swarm.segmentBytes}, func(_ wal.Position, r wal.Record) error {
 		if r.Shard != uint32(id) {
 			return nil
 		}
@@ -156,15 +156,22 @@ func (n *node) rots(f durableFile) {
 	w.counts.Rots++
 	w.note(n, "rot", uint64(f.upTo), 0, f.path)
 	n.mayForget(filepath.Base(f.path))
-	err := n.disk.Damage(f.path, func(b []byte) []byte { return w.spoil(b, f.upTo) })
+	err := n.disk.Damage(f.path, func(b []byte) []byte { return w.spoil(b, f) })
 	if err != nil {
 		w.violate("rot", "%v", err)
 	}
 }
 
-// spoil flips a bit, overwrites some bytes or loses sectors within the first upTo bytes of a file.
-func (w *World) spoil(b []byte, upTo int) []byte {
-	r := w.chance
+// spoil cuts a file inside its last frame, or flips a bit, overwrites some bytes or loses sectors in
+// its durable part.
+func (w *World) spoil(b []byte, f durableFile) []byte {
+	r, upTo := w.chance, f.upTo
+	if f.cut {
+		if end := written(b); int64(end) <= w.swarm.segmentBytes && end > 0 {
+			b = b[:end-1-r.IntN(8)] // a frame has more bytes before its last that is not zero
+		}
+		return b
+	}
 	at := r.IntN(upTo)
 	switch r.IntN(3) {
 	case 0:
@@ -181,32 +188,38 @@ func (w *World) spoil(b []byte, upTo int) []byte {
 	return b
 }
 
-// durableFile is a file and the length of its part that was surely on disk.
+// durableFile is a file and the length of its part that was surely on disk, or the newest segment of
+// a log, to be cut.
 type durableFile struct {
 	path string
 	upTo int
+	cut  bool
 }
 
 // durableFiles are the log's segments and the snapshots. Of the newest segment only the first
-// quarter counts: only a later frame distinguishes a damaged frame from an unfinished write.
+// quarter counts: only a later frame distinguishes a damaged frame from an unfinished write. But it
+// may be cut, within the prepared space: that is no unfinished write.
 func (n *node) durableFiles() (list []durableFile) {
 	const least = 4096
 	segments := n.files(filepath.Join(dataDir, "wal", "0"), true)
 	for i, path := range segments {
 		size := n.content(path)
 		if i == len(segments)-1 {
+			if size > 0 {
+				list = append(list, durableFile{path: path, cut: true})
+			}
 			if size < least {
 				continue
 			}
 			size /= 4
 		}
 		if size > 0 {
-			list = append(list, durableFile{path, size})
+			list = append(list, durableFile{path: path, upTo: size})
 		}
 	}
 	for _, path := range n.files(filepath.Join(dataDir, "snapshots"), false) {
 		if size := n.content(path); size > 0 && filepath.Ext(path) == ".snap" {
-			list = append(list, durableFile{path, size})
+			list = append(list, durableFile{path: path, upTo: size})
 		}
 	}
 	return list
@@ -242,6 +255,11 @@ func (n *node) content(path string) int {
 	if err != nil {
 		return 0
 	}
+	return written(b)
+}
+
+// written is the length of content without its trailing zeros.
+func written(b []byte) int {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]
 	}

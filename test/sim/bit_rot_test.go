@@ -80,7 +80,7 @@ func (n *node) snapshotAt(t *testing.T, id timer.ShardID, index uint64) durableF
 	}
 	for _, s := range list {
 		if s.Shard == uint32(id) && s.Index == index {
-			return durableFile{filepath.Join(dir, s.Name), int(s.Bytes)}
+			return durableFile{path: filepath.Join(dir, s.Name), upTo: int(s.Bytes)}
 		}
 	}
 	t.Fatalf("there is no snapshot %d of group %d", index, id)

@@ -91,8 +91,22 @@ func (n *node) begin() {
 	n.start()
 }
 
-// TestOneReplicaDamaged: a node with a log that is damaged anywhere before its end, or lacks a file,
-// sets its directory aside and joins as another node; the others fill it, and nothing is lost.
+// cutEnd cuts the log inside its last frame.
+func (n *node) cutEnd(t *testing.T) {
+	t.Helper()
+	list := n.files(filepath.Join(dataDir, "wal", "0"), true)
+	for len(list) > 1 && n.content(list[len(list)-1]) == 0 {
+		list = list[:len(list)-1]
+	}
+	path := list[len(list)-1]
+	if err := n.disk.Damage(path, func(b []byte) []byte { return n.w.spoil(b, durableFile{cut: true}) }); err != nil {
+		t.Fatal(err)
+	}
+	n.refuses(t, n.disk.CrashClone(n.w.chance, memfs.CrashOptions{}), path)
+}
+
+// TestOneReplicaDamaged: a node with a log that is damaged anywhere before its end, or cut there, or
+// lacks a file, sets its directory aside and joins as another node; the others fill it, and nothing is lost.
 func TestOneReplicaDamaged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -100,6 +114,7 @@ func TestOneReplicaDamaged(t *testing.T) {
 	for name, spoil := range map[string]func(n *node){
 		"FIRST":     func(n *node) { spoilMiddle(t, n.disk, filepath.Join(dataDir, "wal", "0", "FIRST"), 20) },
 		"a segment": func(n *node) { spoilMiddle(t, n.disk, n.closedSegment(0.5), 150) },
+		"the end":   func(n *node) { n.cutEnd(t) },
 		"no log":    func(n *node) { must(t, vfs.RemoveTree(n.disk, filepath.Join(dataDir, "wal"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
