@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -132,6 +134,48 @@ func TestClusterReplacesADamagedNode(t *testing.T) {
 	c.awaitHealthy(t)
 	if list := first.aside(t); len(list) != 1 {
 		t.Errorf("set aside again: %v", list)
+	}
+}
+
+// TestClusterCutLogDoesNotServe: one of three is paused while the two others acknowledge. Both are
+// killed, and the log of one is cut inside its last frame. With the paused one it would be a majority
+// that lacks what was acknowledged: it refuses, until the third is back. Then it is replaced.
+func TestClusterCutLogDoesNotServe(t *testing.T) {
+	t.Parallel()
+	needTime(t)
+	const timers = 1000
+	c := newCluster(t, 3)
+	paused, cut, third := c.all()[0], c.all()[1], c.all()[2]
+	cut.client.topic(t, "kept", "http://127.0.0.1:9/", "")
+	before := nodeID(t, cut.dir)
+	paused.process().signal(t, syscall.SIGSTOP)
+	var ops []string
+	for i := range timers {
+		ops = append(ops, fmt.Sprintf(`{"op":"add","id":"k%d","delay":"1000h"}`, i))
+	}
+	poll(t, time.Minute, "two of three acknowledge", func() bool {
+		statuses, ok := cut.client.tryBatch("kept", ops)
+		return ok && !slices.ContainsFunc(statuses, func(s int) bool { return s != 200 && s != 201 })
+	})
+	cut.process().kill()
+	third.process().kill()
+	cutLastFrame(t, cut.dir)
+	c.start(t, cut)
+	paused.process().signal(t, syscall.SIGCONT)
+	if code := cut.process().awaitExit(t, 2*time.Minute); code != exitDown {
+		t.Errorf("%s ended with %d", cut.name, code)
+	}
+	if says := cut.process().lastWords(); !strings.Contains(says, "ends inside a frame") || !strings.Contains(says, "start the other nodes") {
+		t.Errorf("%s says %s", cut.name, says)
+	}
+	c.start(t, third)
+	c.start(t, cut)
+	c.awaitHealthyWithin(t, time.Minute)
+	cut.wasReplaced(t, before)
+	for _, m := range c.all() {
+		if got := len(m.client.all(t, "kept")); got != timers {
+			t.Errorf("%s lists %d timers, want %d", m.name, got, timers)
+		}
 	}
 }
 

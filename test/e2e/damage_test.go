@@ -90,6 +90,22 @@ func writtenBytes(t testing.TB, path string) int {
 	return len(strings.TrimRight(string(b), "\x00"))
 }
 
+// cutLastFrame cuts a log inside its last frame.
+func cutLastFrame(t testing.TB, dir string) (path string) {
+	t.Helper()
+	end := 0
+	for _, name := range slices.Backward(segments(t, dir)) {
+		path = filepath.Join(dir, name)
+		if end = writtenBytes(t, path); end > 0 { // else it was just begun
+			break
+		}
+	}
+	if err := os.Truncate(path, int64(end-1)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func flip(t testing.TB, path string, at int, bit byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -214,6 +230,11 @@ func TestDamageAtRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses(t, dir, path, "offset")
+	})
+	t.Run("cut inside the last frame", func(t *testing.T) {
+		dir := a.copy(t)
+		path := cutLastFrame(t, dir)
+		refuses(t, dir, path, "offset", "ends inside a frame")
 	})
 	t.Run("removed in the middle", func(t *testing.T) {
 		dir := a.copy(t)
@@ -341,7 +362,8 @@ func TestPayloadThatIsAFrame(t *testing.T) {
 		}
 		if at := bytes.LastIndex(b, frame); at >= 0 {
 			torn = true
-			if err := os.Truncate(path, int64(at+len(frame))); err != nil {
+			clear(b[at+len(frame):])
+			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
