@@ -56,8 +56,7 @@ const (
 	defaultGenBytes     = 64 << 20
 	defaultSegmentBytes = 1 << 20
 	maxSegmentBytes     = 256 << 20
-	// leastSegmentBytes is the least that any release has prepared. A release that prepares less may
-	// lower it; none may raise it.
+	// leastSegmentBytes is the least that any release prepares: a part of the format.
 	leastSegmentBytes   = 1 << 20
 	defaultLowDiskBytes = 256 << 20
 )
