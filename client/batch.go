@@ -36,7 +36,6 @@ func CancelOp(id string, version uint32) Op { return Op{verb: "cancel", id: id, 
 // FireOp makes a timer due now.
 func FireOp(id string, version uint32) Op { return Op{verb: "fire", id: id, ifMatch: version} }
 
-// MarshalJSON implements json.Marshaler.
 func (o Op) MarshalJSON() ([]byte, error) {
 	fields := map[string]json.RawMessage{}
 	if o.fields != nil {

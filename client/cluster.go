@@ -106,7 +106,6 @@ type Node struct {
 	ClockOffsetMs *int64 `json:"clock_offset_ms"` // ahead of the cluster's clock; nil: not known
 }
 
-// ShardState is how a shard is.
 type ShardState string
 
 // The states of a shard.

@@ -13,10 +13,8 @@ import (
 // a millisecond, and the API rounds up a finer duration.
 type wireDuration time.Duration
 
-// MarshalJSON implements json.Marshaler.
 func (d wireDuration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (d *wireDuration) UnmarshalJSON(b []byte) error {
 	var text string
 	if err := json.Unmarshal(b, &text); err != nil {
@@ -27,41 +25,20 @@ func (d *wireDuration) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// MarshalJSON implements json.Marshaler.
-func (c Callback) MarshalJSON() ([]byte, error) { return encodeDurations(c) }
+// The structs that have durations, which travel as text.
 
-// UnmarshalJSON implements json.Unmarshaler.
+func (c Callback) MarshalJSON() ([]byte, error)  { return encodeDurations(c) }
 func (c *Callback) UnmarshalJSON(b []byte) error { return decodeDurations(b, c) }
-
-// MarshalJSON implements json.Marshaler.
-func (r Retry) MarshalJSON() ([]byte, error) { return encodeDurations(r) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *Retry) UnmarshalJSON(b []byte) error { return decodeDurations(b, r) }
-
-// MarshalJSON implements json.Marshaler.
-func (r Repeat) MarshalJSON() ([]byte, error) { return encodeDurations(r) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *Repeat) UnmarshalJSON(b []byte) error { return decodeDurations(b, r) }
-
-// MarshalJSON implements json.Marshaler.
-func (k Breaker) MarshalJSON() ([]byte, error) { return encodeDurations(k) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (k *Breaker) UnmarshalJSON(b []byte) error { return decodeDurations(b, k) }
-
-// MarshalJSON implements json.Marshaler.
-func (b Batch) MarshalJSON() ([]byte, error) { return encodeDurations(b) }
-
-// UnmarshalJSON implements json.Unmarshaler.
+func (r Retry) MarshalJSON() ([]byte, error)     { return encodeDurations(r) }
+func (r *Retry) UnmarshalJSON(b []byte) error    { return decodeDurations(b, r) }
+func (r Repeat) MarshalJSON() ([]byte, error)    { return encodeDurations(r) }
+func (r *Repeat) UnmarshalJSON(b []byte) error   { return decodeDurations(b, r) }
+func (k Breaker) MarshalJSON() ([]byte, error)   { return encodeDurations(k) }
+func (k *Breaker) UnmarshalJSON(b []byte) error  { return decodeDurations(b, k) }
+func (b Batch) MarshalJSON() ([]byte, error)     { return encodeDurations(b) }
 func (b *Batch) UnmarshalJSON(text []byte) error { return decodeDurations(text, b) }
-
-// MarshalJSON implements json.Marshaler.
-func (p Policy) MarshalJSON() ([]byte, error) { return encodeDurations(p) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *Policy) UnmarshalJSON(b []byte) error { return decodeDurations(b, p) }
+func (p Policy) MarshalJSON() ([]byte, error)    { return encodeDurations(p) }
+func (p *Policy) UnmarshalJSON(b []byte) error   { return decodeDurations(b, p) }
 
 // encodeDurations renders a struct whose durations travel as text.
 func encodeDurations(v any) ([]byte, error) {
@@ -110,7 +87,6 @@ func convertFields(to, from reflect.Value) {
 	}
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (t *Timer) UnmarshalJSON(b []byte) error {
 	type plain Timer
 	var wire struct {

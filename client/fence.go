@@ -38,7 +38,6 @@ func NewFences(size int) *Fences {
 	return &Fences{max: size, places: map[timerName]*list.Element{}, order: list.New()}
 }
 
-// Admit implements FenceStore.
 func (f *Fences) Admit(_ context.Context, topic, timer string, fence uint64) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

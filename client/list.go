@@ -113,7 +113,6 @@ func page[T any](ctx context.Context, c *Client, path, member string, q url.Valu
 	return rows, next, nil
 }
 
-// asProblem is the problem in an error, nil when it has none.
 func asProblem(err error) *Problem {
 	p, _ := errors.AsType[*Problem](err)
 	return p

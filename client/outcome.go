@@ -9,7 +9,6 @@ type OutcomeTopic struct {
 	Topic string `json:"topic"`
 }
 
-// MarshalJSON implements json.Marshaler.
 func (o OutcomeTopic) MarshalJSON() ([]byte, error) {
 	if o.Topic == "" {
 		return []byte("null"), nil

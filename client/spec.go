@@ -69,7 +69,6 @@ func (s *Spec) place() string {
 // absolute reports whether the time is an instant, so that repeating the Spec means the same.
 func (s *Spec) absolute() bool { return !s.At.IsZero() || s.AtLocal != "" }
 
-// MarshalJSON implements json.Marshaler.
 func (s Spec) MarshalJSON() ([]byte, error) {
 	if s.At.IsZero() && s.Delay == 0 && s.AtLocal == "" && (s.Repeat == nil || s.Repeat.Cron == "") {
 		return nil, ErrNoTime
@@ -165,7 +164,6 @@ type Patch struct {
 	Reset []string `json:"-"`
 }
 
-// MarshalJSON implements json.Marshaler.
 func (p Patch) MarshalJSON() ([]byte, error) {
 	fields, err := encodeDurations(p)
 	if err != nil || len(p.Reset) == 0 {

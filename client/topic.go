@@ -121,7 +121,6 @@ type PolicyPatch struct {
 	Reset []string
 }
 
-// MarshalJSON implements json.Marshaler.
 func (p PolicyPatch) MarshalJSON() ([]byte, error) {
 	return encodeWithout(p.Set, p.Reset)
 }

@@ -27,7 +27,6 @@ type Surroundings struct {
 	FsyncMs float64 `json:"fsync_p50_ms,omitempty"`
 }
 
-// String is for people.
 func (s Surroundings) String() string {
 	servers := "unknown"
 	if len(s.Servers) > 0 {

@@ -109,7 +109,6 @@ func Start(t testing.TB, options ...Options) *Node {
 	return n
 }
 
-// binary finds the program.
 func binary(t testing.TB) string {
 	t.Helper()
 	if named := os.Getenv(BinaryEnv); named != "" {

@@ -20,7 +20,6 @@ func (t *timestamps) append(b []byte, at time.Time) []byte {
 	return append(append(b, t.text...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendEntry appends an entry as a line.
 func (t *timestamps) appendEntry(b []byte, at time.Time, e *Entry) []byte {
 	b = t.append(append(b, `{"time":"`...), at)
 	b = append(b, `","who":`...)

@@ -78,7 +78,6 @@ func withoutSecret(url string) string {
 	return url
 }
 
-// Key is the place's key.
 func (p *Place) Key() string { return p.key }
 
 func (p *Place) String() string { return Scheme + p.bucket + "/" + p.key }

@@ -31,7 +31,6 @@ func (t *Turn[T]) Before(o *Turn[T]) bool {
 	return t.start < o.start || t.start == o.start && t.number < o.number
 }
 
-// Place implements Ranked.
 func (t *Turn[T]) Place() *int { return &t.place }
 
 // In reports whether it waits.

@@ -25,7 +25,6 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// OpenFile implements FS.
 func (OS) OpenFile(name string, flag int) (File, error) {
 	f, err := os.OpenFile(name, flag, FilePerm)
 	if err != nil {
@@ -34,24 +33,16 @@ func (OS) OpenFile(name string, flag int) (File, error) {
 	return osFile{f}, nil
 }
 
-// Create implements FS.
 func (o OS) Create(name string) (File, error) {
 	return o.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
 }
 
-// Open implements FS.
 func (o OS) Open(name string) (File, error) { return o.OpenFile(name, os.O_RDONLY) }
 
-// Rename implements FS.
 func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+func (OS) Remove(name string) error     { return os.Remove(name) }
+func (OS) MkdirAll(dir string) error    { return os.MkdirAll(dir, DirPerm) }
 
-// Remove implements FS.
-func (OS) Remove(name string) error { return os.Remove(name) }
-
-// MkdirAll implements FS.
-func (OS) MkdirAll(dir string) error { return os.MkdirAll(dir, DirPerm) }
-
-// ReadDir implements FS.
 func (OS) ReadDir(dir string) ([]DirEntry, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -71,7 +62,6 @@ func (OS) ReadDir(dir string) ([]DirEntry, error) {
 	return out, nil
 }
 
-// Stat implements FS.
 func (OS) Stat(name string) (DirEntry, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -80,7 +70,6 @@ func (OS) Stat(name string) (DirEntry, error) {
 	return DirEntry{Name: info.Name(), Dir: info.IsDir(), Bytes: info.Size()}, nil
 }
 
-// SyncDir implements FS.
 func (OS) SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -105,7 +94,6 @@ func (OS) Lock(name string) (io.Closer, error) {
 	return f, nil
 }
 
-// Free implements FS.
 func (OS) Free(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

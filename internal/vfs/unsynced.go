@@ -5,15 +5,12 @@ package vfs
 // otherwise.
 type Unsynced struct{ FS }
 
-// OpenFile implements FS.
 func (u Unsynced) OpenFile(name string, flag int) (File, error) {
 	return unsynced(u.FS.OpenFile(name, flag))
 }
 
-// Create implements FS.
 func (u Unsynced) Create(name string) (File, error) { return unsynced(u.FS.Create(name)) }
 
-// SyncDir implements FS.
 func (Unsynced) SyncDir(string) error { return nil }
 
 func unsynced(f File, err error) (File, error) {

@@ -20,7 +20,6 @@ type Counts struct {
 	BadSignature int64 `json:"bad_signature"` // missing, wrong or outdated
 }
 
-// String is the counts on one line.
 func (c Counts) String() string {
 	return fmt.Sprintf("received %d  failed %d  retries %d  early %d  repeated %d  stale fence %d  bad signature %d",
 		c.Received, c.Failed, c.Retries, c.Early, c.Repeated, c.StaleFence, c.BadSignature)

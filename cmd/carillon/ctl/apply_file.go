@@ -19,7 +19,6 @@ import (
 // fields are the members of a JSON object.
 type fields map[string]json.RawMessage
 
-// topicInFile is a topic as a file has it.
 type topicInFile struct {
 	name   string
 	policy fields

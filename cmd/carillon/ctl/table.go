@@ -106,7 +106,6 @@ func printTimers(out io.Writer, timers []json.RawMessage) error {
 	return timerTable(out, timers, 1)
 }
 
-// printAnyTimers prints timers of any topics.
 func printAnyTimers(out io.Writer, timers []json.RawMessage) error {
 	return timerTable(out, timers, 0)
 }

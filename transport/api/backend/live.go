@@ -49,7 +49,6 @@ type Minute struct {
 	Late      []int64 `json:"late"`       // first attempts by their lateness, as nodes know it
 }
 
-// NodeStats is one node's.
 type NodeStats struct {
 	Name  string `json:"-"`
 	Error string `json:"-"` // why nothing is known

@@ -106,7 +106,6 @@ type eventBody struct {
 	room []byte // that rest lies in
 }
 
-// Read implements io.Reader.
 func (b *eventBody) Read(p []byte) (int, error) {
 	for len(b.rest) == 0 {
 		if !b.fill() {

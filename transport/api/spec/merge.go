@@ -10,7 +10,6 @@ import (
 // MergeRules are the values of merge, in the order of timer.Merge.
 var MergeRules = []string{"reject", "keep", "replace", "debounce", "collect"}
 
-// MergeRule is a rule by its name.
 func MergeRule(name string) timer.Merge { return timer.Merge(max(0, slices.Index(MergeRules, name))) }
 
 // ReadCollectMax reads how many payloads make an array full.

@@ -30,7 +30,6 @@ func (d *DryRun) plan(p bulk.Plan) bulk.Plan {
 	}
 }
 
-// Count counts a timer that would be changed.
 func (d *DryRun) Count(m *timer.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"carillon/transport/api/web"
 )
 
-// PerKeyFieldNames are the fields of per_key.
 var PerKeyFieldNames = []string{"concurrency", "rate", "fair"}
 
 const maxKeyConc = 65_536

@@ -25,7 +25,6 @@ func (rq *Request) Room(most int) *Room {
 	return rq.Answer
 }
 
-// Take implements timer.Room.
 func (r *Room) Take(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,6 @@ func NameCursor(name, prefix string) string {
 	return SealCursor(append([]byte{cursorTopics}, name...), xxhash.Sum64String(prefix))
 }
 
-// ParseNameCursor opens a NameCursor.
 func ParseNameCursor(s, prefix string) (string, bool) {
 	b, ok := OpenCursor(s, cursorTopics, xxhash.Sum64String(prefix))
 	return string(b), ok && ValidTopic(string(b))

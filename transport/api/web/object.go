@@ -89,7 +89,6 @@ func (o *Object) List(name string, n int, element func(b []byte, i int) []byte) 
 	o.B = a.End()
 }
 
-// Nest writes an object.
 func (o *Object) Nest(name string, write func(*Object)) {
 	o.Name(name)
 	inner := Object{B: o.B}

@@ -94,7 +94,6 @@ func (p *Principal) May(s Scope) bool { return p == nil || p.Scopes&s != 0 }
 // Scopes are all that a token may be allowed, in the order in which they are shown.
 var Scopes = []string{"add", "cancel", "read", "topics", "admin", "cluster"}
 
-// ScopeNames are the scopes by their names.
 var ScopeNames = map[string]Scope{
 	"add": ScopeAdd, "cancel": ScopeCancel, "read": ScopeRead, "topics": ScopeTopics, "admin": ScopeAdmin, "cluster": ScopeCluster,
 }

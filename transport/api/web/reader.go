@@ -112,7 +112,6 @@ func (r *Reader) SpanCode(name, code string) int64 {
 	return ms
 }
 
-// Choice reads one of some texts.
 func (r *Reader) Choice(name string, among []string) string {
 	s := r.Text(name)
 	if i := slices.Index(among, s); i >= 0 {
@@ -122,7 +121,6 @@ func (r *Reader) Choice(name string, among []string) string {
 	return ""
 }
 
-// Labels reads the labels of a timer.
 func (r *Reader) Labels(name string) []string {
 	n := r.Open('[', name)
 	if r.Err() != nil {
