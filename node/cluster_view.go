@@ -64,13 +64,15 @@ func healthy(v *backend.ClusterView) bool {
 }
 
 func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView {
-	v := backend.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: backend.NodeAlive, ClockKnown: true}
+	v := backend.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: backend.NodeAlive}
 	if n.ID == p.self.ID() {
-		v.Unfit, v.Starts = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts
+		v.Unfit, v.Starts, v.ClockOffsetMs = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts, new(int64)
 	} else {
 		seen := peers[n.ID]
-		v.ClockKnown, v.ClockOffsetMs, v.Unfit = seen.ClockKnown, seen.ClockOffsetMs, seen.Unhealthy
-		v.Starts, v.SilentMs = seen.Starts, seen.Silent.Milliseconds()
+		v.Unfit, v.Starts, v.SilentMs = seen.Unhealthy, seen.Starts, seen.Silent.Milliseconds()
+		if seen.ClockKnown {
+			v.ClockOffsetMs = &seen.ClockOffsetMs
+		}
 		switch seen.Presence {
 		case member.Suspect:
 			v.State = backend.NodeSuspect

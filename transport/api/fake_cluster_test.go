@@ -31,8 +31,8 @@ func newFakeCluster() *fakeCluster {
 	c.view = backend.ClusterView{
 		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2, ShardsNow: 2,
 		Nodes: []backend.NodeView{
-			{Name: "n1", HTTP: "127.0.0.1:7700", State: backend.NodeAlive, Leads: 2, Replicas: 2, Version: "test", Unfit: "its disk is \"slow\"", ClockKnown: true, ClockOffsetMs: -3},
-			{Name: "n2", HTTP: "127.0.0.1:7800", State: backend.NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
+			{Name: "n1", HTTP: "127.0.0.1:7700", State: backend.NodeAlive, Leads: 2, Replicas: 2, Version: "test", Unfit: "its disk is \"slow\"", ClockOffsetMs: new(int64(-3))},
+			{Name: "n2", HTTP: "127.0.0.1:7800", State: backend.NodeAlive, Replicas: 2, Version: "test", ClockOffsetMs: new(int64)},
 			{Name: "n3", State: backend.NodeDown, Replicas: 1},
 		},
 		Shards: []backend.ShardRow{

@@ -59,30 +59,33 @@ var (
 	ErrNoOtherNode = errors.New("there is no other node to take over what this one holds")
 )
 
-// ClusterView is a cluster as one node sees it.
+// ClusterView is a cluster as one node sees it. It, and the views in it, are answered as they are.
 type ClusterView struct {
-	ClusterID string // "" before the founding
-	Version   string // of this node's program
-	Healthy   bool   // every member is alive or drained, every shard ok
+	ClusterID string `json:"cluster_id,omitzero"` // "" before the founding
+	Version   string `json:"version"`             // of this node's program
+	TZData    string `json:"tzdata"`              // filled in by the API
+	Healthy   bool   `json:"healthy"`             // every member is alive or drained, every shard ok
 	// That each shard should have, or as many as there are nodes; 0 before the founding.
-	Replicas   int
-	ShardsNow  int // how many there are, those included that are yet to be divided from others; 0 before the founding
-	Resharding *ReshardingView
-	Moves      *MovesView // nil: nothing moves or waits, or it is not known
-	Level      uint32     // the feature level that the nodes have agreed on; 0 before the founding
-	Upgrade    *UpgradeView
-	TestClock  bool // the node runs by one: it has no others
-	Nodes      []NodeView
-	Shards     []ShardRow // in order
+	Replicas int `json:"replicas,omitzero"`
+	// How many there are, those included that are yet to be divided from others; 0 before the
+	// founding.
+	ShardsNow  int             `json:"shards_total,omitzero"`
+	Resharding *ReshardingView `json:"resharding,omitzero"`
+	Moves      *MovesView      `json:"moves,omitzero"`         // nil: nothing moves or waits, or it is not known
+	TestClock  bool            `json:"test_clock,omitzero"`    // the node runs by one: it has no others
+	Level      uint32          `json:"feature_level,omitzero"` // that the nodes have agreed on; 0 before the founding
+	Upgrade    *UpgradeView    `json:"upgrade,omitzero"`
+	Nodes      []NodeView      `json:"nodes"`
+	Shards     []ShardRow      `json:"shards"` // in order
 }
 
 // ReshardingView is a growth of the number of shards that is under way.
 type ReshardingView struct {
-	From, To int
-	Done     int           // new shards that there are, of To - From
-	Shard    timer.ShardID // that is being divided, or is the next
-	// What it waits for; "": nothing unusual.
-	WaitsFor ReshardingWait
+	From     int            `json:"from"`
+	To       int            `json:"to"`
+	Done     int            `json:"done"`               // new shards that there are, of To - From
+	Shard    timer.ShardID  `json:"shard,omitzero"`     // that is being divided, or is the next
+	WaitsFor ReshardingWait `json:"waits_for,omitzero"` // "": nothing unusual
 }
 
 // ReshardingWait is why a growth of the number of shards does not continue at once.
@@ -96,26 +99,27 @@ const (
 
 // MovesView is what moves between nodes, and what waits to. As of the last second.
 type MovesView struct {
-	UnderWay int   // replicas that are on their way, or given up
-	Bytes    int64 // of them, about; small shards count for nothing
-	Waiting  int   // replicas, about
-	Repairs  int   // of both, those that bring shards back to their number of replicas
+	UnderWay int   `json:"under_way"` // replicas that are on their way, or given up
+	Bytes    int64 `json:"bytes"`     // of them, about; small shards count for nothing
+	Waiting  int   `json:"waiting"`   // replicas, about
+	Repairs  int   `json:"repairs"`   // of both, those that bring shards back to their number of replicas
 	// Why the others wait: nodes send or receive as much as they may, or balance waits for nodes
 	// that are down or not fit. None of both: a node has just joined, and others may follow.
-	AtLimit, WaitsFor []string // names
+	AtLimit  []string `json:"at_limit,omitempty"` // names
+	WaitsFor []string `json:"waits_for,omitempty"`
 }
 
 // GrowthNeeds is what a growth of the number of shards needs, about.
 type GrowthNeeds struct {
-	Bytes       int64 // that nodes write and send, all together
-	MemoryBytes int64 // of a node, while it divides a shard
-	Moves       int   // replicas that go to other nodes afterwards
+	Bytes       int64 `json:"bytes"`        // that nodes write and send, all together
+	MemoryBytes int64 `json:"memory_bytes"` // of a node, while it divides a shard
+	Moves       int   `json:"moves"`        // replicas that go to other nodes afterwards
 }
 
 // UpgradeView is an upgrade that is not finalized.
 type UpgradeView struct {
-	Level   uint32   // that the newest release understands
-	Lacking []string // the nodes that do not; none: it waits to be finalized
+	Level   uint32   `json:"feature_level"` // that the newest release understands
+	Lacking []string `json:"lacking"`       // the nodes that do not; none: it waits to be finalized
 }
 
 // NodeState is how a node is, as others see it.
@@ -132,28 +136,23 @@ const (
 	NodeLeft     NodeState = "left" // stopped in good order, or removed
 )
 
-// NodeView is one node.
 type NodeView struct {
-	Name  string
-	HTTP  string // host:port of its API
-	State NodeState
+	Name  string    `json:"name"`
+	HTTP  string    `json:"http,omitzero"` // host:port of its API
+	State NodeState `json:"state"`
 	// Shards that it leads; of a suspect one, those that it named last, where no other node claims
 	// to lead.
-	Leads    int
-	Replicas int // shards of which it holds a replica
-	Version  string
-	Level    uint32 // the highest feature level that it understands
+	Leads    int    `json:"leads"`
+	Replicas int    `json:"replicas"` // shards of which it holds a replica
+	Version  string `json:"version,omitzero"`
+	Level    uint32 `json:"feature_level,omitzero"` // the highest that it understands
+	Starts   uint32 `json:"starts,omitzero"`        // of its process, the one that was heard last included; 0: it was never heard
+	SilentMs int64  `json:"silent_ms,omitzero"`     // since it was last heard; 0 for the answering node itself
+	Unfit    string `json:"unfit,omitzero"`         // why it should not lead now, and hands its shards over; "" when nothing is wrong
 
-	Starts   uint32 // of its process, the one that was heard last included; 0: it was never heard
-	SilentMs int64  // since it was last heard; 0 for the answering node itself
-
-	Unfit string // why it should not lead now, and hands its shards over; "" when nothing is wrong
-
-	ClockKnown    bool // false: it has not sent its clock lately
-	ClockOffsetMs int64
+	ClockOffsetMs *int64 `json:"clock_offset_ms,omitzero"` // nil: it has not sent its clock lately
 }
 
-// ShardState is how a shard is.
 type ShardState string
 
 // States of a shard.
@@ -167,11 +166,11 @@ const (
 
 // ShardRow is where a shard is.
 type ShardRow struct {
-	Shard    timer.ShardID
-	Leader   string // name; "" when none is known
-	Epoch    uint32
-	Replicas []string // names
-	State    ShardState
+	Shard    timer.ShardID `json:"shard"`
+	Leader   string        `json:"leader,omitzero"` // name; "" when none is known
+	Epoch    uint32        `json:"epoch"`
+	Replicas []string      `json:"replicas"` // names
+	State    ShardState    `json:"state"`
 }
 
 // ShardView is all that a node knows of a shard.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"carillon/internal/feature"
 	"carillon/timer/recurrence"
 	"carillon/transport/api/backend"
 	"carillon/transport/api/web"
@@ -13,13 +14,27 @@ import (
 
 // Read answers with the cluster as this node sees it.
 func Read(rq *web.Request) *web.Problem {
-	v := rq.Engine.View()
-	o := web.Object{B: rq.Out()}
-	members(&o, &v)
-	if rq.Who != nil { // so that a page offers nothing that would be refused
-		o.Texts("scopes", rq.Who.Scopes.Names())
+	answer := struct {
+		backend.ClusterView
+		Scopes []string `json:"scopes,omitzero"` // so that a page offers nothing that would be refused
+	}{ClusterView: rq.Engine.View()}
+	v := &answer.ClusterView
+	v.TZData, v.Nodes, v.Shards = recurrence.Version, orNone(v.Nodes), orNone(v.Shards)
+	if v.Upgrade != nil {
+		v.Upgrade.Lacking = orNone(v.Upgrade.Lacking)
 	}
-	return rq.JSON(200, o.End())
+	if rq.Who != nil {
+		answer.Scopes = rq.Who.Scopes.Names()
+	}
+	return rq.Value(200, answer)
+}
+
+// orNone is a list that is no null in JSON.
+func orNone[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 // Shard answers with one shard as this node sees it.
@@ -28,15 +43,20 @@ func Shard(rq *web.Request) *web.Problem {
 	if !ok {
 		return web.Fail(404, web.NotFound, "there is no such shard")
 	}
-	o := web.Object{B: rq.Out()}
-	shardMembers(&o, &v.ShardRow)
-	if v.Known {
-		o.Integer("term", int64(v.Term))
-		o.Integer("applied", int64(v.Applied))
-		o.Integer("timers", v.Timers)
-		o.Text("hash", fmt.Sprintf("%016x", v.Hash))
+	type replica struct {
+		Term    uint64 `json:"term"`
+		Applied uint64 `json:"applied"`
+		Timers  int64  `json:"timers"`
+		Hash    string `json:"hash"`
 	}
-	return rq.JSON(200, o.End())
+	answer := struct {
+		backend.ShardRow
+		*replica
+	}{ShardRow: v.ShardRow}
+	if v.Known {
+		answer.replica = &replica{v.Term, v.Applied, v.Timers, fmt.Sprintf("%016x", v.Hash)}
+	}
+	return rq.Value(200, answer)
 }
 
 // Drain has everything moved off a node.
@@ -88,9 +108,7 @@ func SetReplicas(rq *web.Request) *web.Problem {
 	if err := rq.Core.Cluster.SetReplicas(rq.Base, int(replicas)); err != nil {
 		return fault(rq, err)
 	}
-	o := web.Object{B: rq.Out()}
-	o.Integer("replicas", replicas)
-	return rq.JSON(202, o.End())
+	return rq.Value(202, map[string]int64{"replicas": replicas})
 }
 
 // SetShards takes {"shards":n}; a dry run answers what it would need.
@@ -103,22 +121,17 @@ func SetShards(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	o := web.Object{B: rq.Out()}
 	if dry {
 		needs, err := rq.Core.Cluster.PreviewShards(rq.Base, int(shards))
 		if err != nil {
 			return fault(rq, err)
 		}
-		o.Integer("bytes", needs.Bytes)
-		o.Integer("memory_bytes", needs.MemoryBytes)
-		o.Integer("moves", int64(needs.Moves))
-		return rq.JSON(200, o.End())
+		return rq.Value(200, needs)
 	}
 	if err := rq.Core.Cluster.SetShards(rq.Base, int(shards)); err != nil {
 		return fault(rq, err)
 	}
-	o.Integer("shards", shards)
-	return rq.JSON(202, o.End())
+	return rq.Value(202, map[string]int64{"shards": shards})
 }
 
 // readNumber reads a body with one number, from 1 on.
@@ -143,9 +156,7 @@ func Finalize(rq *web.Request) *web.Problem {
 	if err != nil {
 		return fault(rq, err)
 	}
-	o := web.Object{B: rq.Out()}
-	o.Integer("feature_level", int64(level))
-	return rq.JSON(200, o.End())
+	return rq.Value(200, map[string]feature.Level{"feature_level": level})
 }
 
 // nodeState is the state of the request's node in this node's view, "" when it is not there.
@@ -160,74 +171,7 @@ func nodeState(rq *web.Request) backend.NodeState {
 }
 
 func changedNode(rq *web.Request, status int, state backend.NodeState) *web.Problem {
-	o := web.Object{B: rq.Out()}
-	o.Text("name", rq.NodeName)
-	o.Text("state", string(state))
-	return rq.JSON(status, o.End())
-}
-
-func members(o *web.Object, v *backend.ClusterView) {
-	o.OptText("cluster_id", v.ClusterID)
-	o.Text("version", v.Version)
-	o.Text("tzdata", recurrence.Version)
-	o.Boolean("healthy", v.Healthy)
-	o.OptInteger("replicas", int64(v.Replicas))
-	o.OptInteger("shards_total", int64(v.ShardsNow))
-	if r := v.Resharding; r != nil {
-		o.Nest("resharding", func(o *web.Object) {
-			o.Integer("from", int64(r.From))
-			o.Integer("to", int64(r.To))
-			o.Integer("done", int64(r.Done))
-			o.OptInteger("shard", int64(r.Shard))
-			o.OptText("waits_for", string(r.WaitsFor))
-		})
-	}
-	if m := v.Moves; m != nil {
-		o.Nest("moves", func(o *web.Object) {
-			o.Integer("under_way", int64(m.UnderWay))
-			o.Integer("bytes", m.Bytes)
-			o.Integer("waiting", int64(m.Waiting))
-			o.Integer("repairs", int64(m.Repairs))
-			o.OptTexts("at_limit", m.AtLimit)
-			o.OptTexts("waits_for", m.WaitsFor)
-		})
-	}
-	o.OptBoolean("test_clock", v.TestClock)
-	if v.ClusterID != "" {
-		o.Integer("feature_level", int64(v.Level))
-	}
-	if u := v.Upgrade; u != nil {
-		o.Nest("upgrade", func(o *web.Object) {
-			o.Integer("feature_level", int64(u.Level))
-			o.Texts("lacking", u.Lacking)
-		})
-	}
-	o.Objects("nodes", len(v.Nodes), func(o *web.Object, i int) { nodeMembers(o, &v.Nodes[i]) })
-	o.Objects("shards", len(v.Shards), func(o *web.Object, i int) { shardMembers(o, &v.Shards[i]) })
-}
-
-func nodeMembers(o *web.Object, n *backend.NodeView) {
-	o.Text("name", n.Name)
-	o.OptText("http", n.HTTP)
-	o.Text("state", string(n.State))
-	o.Integer("leads", int64(n.Leads))
-	o.Integer("replicas", int64(n.Replicas))
-	o.OptText("version", n.Version)
-	o.OptInteger("feature_level", int64(n.Level))
-	o.OptInteger("starts", int64(n.Starts))
-	o.OptInteger("silent_ms", n.SilentMs)
-	o.OptText("unfit", n.Unfit)
-	if n.ClockKnown {
-		o.Integer("clock_offset_ms", n.ClockOffsetMs)
-	}
-}
-
-func shardMembers(o *web.Object, r *backend.ShardRow) {
-	o.Integer("shard", int64(r.Shard))
-	o.OptText("leader", r.Leader)
-	o.Integer("epoch", int64(r.Epoch))
-	o.Texts("replicas", r.Replicas)
-	o.Text("state", string(r.State))
+	return rq.Value(status, map[string]string{"name": rq.NodeName, "state": string(state)})
 }
 
 // maxReplicas is the most that a shard may have.

@@ -177,7 +177,6 @@ func membersAfter(rq *web.Request, o *web.Object, t *timer.Topic, formerIDs int6
 	o.OptInteger("former_ids", formerIDs)
 }
 
-// Delete deletes a topic.
 func Delete(rq *web.Request) *web.Problem {
 	change, p := topicChange(rq)
 	if p != nil {
@@ -187,9 +186,7 @@ func Delete(rq *web.Request) *web.Problem {
 	if err != nil {
 		return web.Fault(err)
 	}
-	o := web.Object{B: rq.Out()}
-	o.Integer("cancelled", int64(n))
-	return rq.JSON(200, o.End())
+	return rq.Value(200, map[string]int{"cancelled": n})
 }
 
 func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {

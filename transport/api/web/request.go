@@ -4,6 +4,8 @@
 package web
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/netip"
 	"strings"
 
@@ -88,6 +90,17 @@ func (rq *Request) JSON(status int, body []byte) *Problem {
 	rq.Ctx.Response.Header.SetContentType("application/json")
 	rq.Ctx.Response.SwapBody(body)
 	return nil
+}
+
+// Value is JSON of a value, for answers that are not asked for often.
+func (rq *Request) Value(status int, v any) *Problem {
+	out := bytes.NewBuffer(rq.Out())
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return Fault(err)
+	}
+	return rq.JSON(status, bytes.TrimSuffix(out.Bytes(), []byte{'\n'}))
 }
 
 // MediaType checks Content-Type and Content-Encoding of a request that has a body. lines: it may be
