@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"carillon/client"
-	"carillon/loadtest/hist"
 	"carillon/loadtest/sink"
 )
 
@@ -370,11 +369,10 @@ func (r *run) report(cut bool) Report {
 	report.Seconds = max(r.loaded.Sub(r.measure).Seconds(), 0)
 	report.OpsPerSecond = perSecond(report.Ops, report.Seconds)
 	report.FiredPerSecond = perSecond(report.Fired, float64(t.lastFiredUs.Load()-t.firstFiredUs.Load())/1e6)
-	latency, lateness := hist.New(), hist.New()
-	r.watch.totals(latency, lateness)
-	report.Latency, report.Lateness = latency.Summary(), lateness.Summary()
-	report.latencyCurve, report.latenessCurve = latency.Curve(), lateness.Curve()
-	report.series = r.watch.series
+	w := r.watch // has returned
+	report.Latency, report.Lateness = w.latency.Summary(), w.lateness.Summary()
+	report.latencyCurve, report.latenessCurve = w.latency.Curve(), w.lateness.Curve()
+	report.series = w.series
 	return report
 }
 

@@ -133,9 +133,3 @@ func (w *watch) print(now time.Time, p Progress) {
 	}
 	writeProgress(w.out, p, end)
 }
-
-// totals adds up everything measured; call it when run has returned.
-func (w *watch) totals(latency, lateness *hist.Histogram) {
-	latency.Merge(w.latency)
-	lateness.Merge(w.lateness)
-}

@@ -268,12 +268,11 @@ func settings(app *kong.Application) []setting {
 			continue
 		}
 		all = append(all, setting{
-			flag:      flag.Name,
-			key:       settingKey(flag.Name),
-			env:       settingEnv(flag.Name),
-			byDefault: flag.Default,
-			meaning:   flag.Help,
-			accepts:   func(value string) error { return tryValue(flag, value) },
+			flag:    flag.Name,
+			key:     settingKey(flag.Name),
+			env:     settingEnv(flag.Name),
+			meaning: flag.Help,
+			accepts: func(value string) error { return tryValue(flag, value) },
 		})
 	}
 	return all

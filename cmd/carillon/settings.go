@@ -10,12 +10,11 @@ import (
 // meanings come from there alone. A value is taken from the flag, else from the environment, else
 // from the file, else it is the default.
 type setting struct {
-	flag      string // as in --flag
-	key       string // in the file
-	env       string
-	byDefault string // "" is none
-	meaning   string
-	accepts   func(value string) error // nil error: the flag takes this value
+	flag    string // as in --flag
+	key     string // in the file
+	env     string
+	meaning string
+	accepts func(value string) error // nil error: the flag takes this value
 }
 
 // envPrefix leads the name of every environment variable of ours.

@@ -3,9 +3,10 @@ package demo
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // screen is the output that the user watches: events, each a line, and below them on a terminal one
@@ -22,12 +23,7 @@ type screen struct {
 const eraseLine = "\r\x1b[K"
 
 func newScreen(out io.Writer) *screen {
-	s := &screen{out: out}
-	if file, ok := out.(*os.File); ok {
-		info, err := file.Stat()
-		s.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return s
+	return &screen{out: out, terminal: terminal.IsScreen(out)}
 }
 
 // begin starts the clock that lines carry.

@@ -66,11 +66,18 @@ func (t *Terminal) Raw() *Terminal {
 // Data is where bytes go that must stay as they are, for a file or a program. On a
 // screen they are printable.
 func (t *Terminal) Data() io.Writer {
-	out := t.Raw().Out
-	if f, ok := out.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return t.Out
-		}
+	if out := t.Raw().Out; !IsScreen(out) {
+		return out
 	}
-	return out
+	return t.Out
+}
+
+// IsScreen reports whether an output is a screen, and no file or pipe.
+func IsScreen(out io.Writer) bool {
+	file, is := out.(*os.File)
+	if !is {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
