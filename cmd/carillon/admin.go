@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -17,8 +17,12 @@ import (
 // credentials.
 type adminServer struct{ listener net.Listener }
 
-// listenAdmin binds to loopback only: a profile shows memory, which holds payloads and secrets.
+// listenAdmin binds to loopback only: a profile shows memory, which holds payloads and secrets. nil:
+// there is no address, profiles are off.
 func listenAdmin(address string) (*adminServer, error) {
+	if address == "" {
+		return nil, nil
+	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, terminal.Usagef("--admin: %q is not host:port, such as 127.0.0.1:7709", address)
@@ -48,8 +52,12 @@ func (a *adminServer) close() {
 	}
 }
 
-// run serves until the context ends.
-func (a *adminServer) run(ctx context.Context) error {
+// start serves next to the node, also while that drains, until it is stopped; its loss is logged and
+// stops nothing.
+func (a *adminServer) start(logger *slog.Logger) (stop func()) {
+	if a == nil {
+		return func() {}
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -57,10 +65,13 @@ func (a *adminServer) run(ctx context.Context) error {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("--admin: %w", err)
-	}
-	return nil
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+			logger.Error("the profile server ended", "error", fmt.Errorf("--admin: %w", err))
+		}
+	}()
+	logger.Info("profiles", "url", "http://"+a.listener.Addr().String()+"/debug/pprof/")
+	return func() { _ = server.Close(); <-done }
 }

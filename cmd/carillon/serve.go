@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -77,7 +76,7 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	defer lines.Close(flushTime)
 	logger := slog.New(s.logHandler(lines))
 	slog.SetDefault(logger) // also of libraries that write to package log
-	admin, err := s.bindAdmin()
+	admin, err := listenAdmin(s.Admin)
 	if err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 		}
 		logger.Info("read the auth file, keys and certificates again")
 	})
-	defer s.startAdmin(ctx, admin, logger)()
+	defer admin.start(logger)()
 	announcing, served := make(chan struct{}), false
 	go func() {
 		defer close(announcing)
@@ -125,32 +124,6 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 		return nil
 	}
 	return err
-}
-
-// bindAdmin binds the port of the profiles; nil when they are off.
-func (s *serveCmd) bindAdmin() (*adminServer, error) {
-	if s.Admin == "" {
-		return nil, nil
-	}
-	return listenAdmin(s.Admin)
-}
-
-// startAdmin serves profiles next to the node; its loss is logged and stops nothing.
-func (s *serveCmd) startAdmin(ctx context.Context, admin *adminServer, logger *slog.Logger) (stop func()) {
-	if admin == nil {
-		return func() {}
-	}
-	// Profiles stay reachable while the node drains.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := admin.run(ctx); err != nil {
-			logger.Error("the profile server ended", "error", err)
-		}
-	}()
-	logger.Info("profiles", "url", "http://"+admin.listener.Addr().String()+"/debug/pprof/")
-	return func() { cancel(); <-done }
 }
 
 func (s *logSettings) logHandler(out io.Writer) slog.Handler {
