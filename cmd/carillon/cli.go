@@ -193,25 +193,25 @@ func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
 // commandTree is the grammar as completions need it. A flag of a command is one of those below it,
 // too.
 func commandTree(n *kong.Node) commandNode {
-	c := commandNode{path: n.FullPath(), help: firstSentence(n.Help)}
+	c := commandNode{Path: n.FullPath(), Help: firstSentence(n.Help)}
 	for _, group := range n.AllFlags(true) {
 		for _, f := range group {
-			flag := commandFlag{name: f.Name, help: firstSentence(f.Help), isBool: f.IsBool() || f.IsCounter(), isFile: f.PlaceHolder == "FILE" || f.PlaceHolder == "DIR"}
+			flag := commandFlag{Name: f.Name, Help: firstSentence(f.Help), IsBool: f.IsBool() || f.IsCounter(), IsFile: f.PlaceHolder == "FILE" || f.PlaceHolder == "DIR"}
 			if f.Enum != "" {
-				flag.values = f.EnumSlice()
+				flag.Values = f.EnumSlice()
 			}
-			c.flags = append(c.flags, flag)
+			c.Flags = append(c.Flags, flag)
 			if f.Tag.Negatable != "" {
-				c.flags = append(c.flags, commandFlag{name: "no-" + f.Name, help: flag.help, isBool: true})
+				c.Flags = append(c.Flags, commandFlag{Name: "no-" + f.Name, Help: flag.Help, IsBool: true})
 			}
 		}
 	}
 	if len(n.Positional) > 0 && n.Positional[0].Enum != "" {
-		c.args = n.Positional[0].EnumSlice()
+		c.Args = n.Positional[0].EnumSlice()
 	}
 	for _, child := range n.Children {
 		if !child.Hidden {
-			c.below = append(c.below, commandTree(child))
+			c.Below = append(c.Below, commandTree(child))
 		}
 	}
 	return c

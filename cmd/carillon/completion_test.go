@@ -92,7 +92,7 @@ func TestBashCompletes(t *testing.T) {
 		words := strings.Split(c.line, " ")
 		quoted := make([]string, len(words))
 		for i, w := range words {
-			quoted[i] = bashQuoted(w)
+			quoted[i] = shellQuoted(w)
 		}
 		got := ask(t, "bash", "-c", `source "$1"; COMP_WORDS=(`+strings.Join(quoted, " ")+`); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _carillon; printf '%s\n' "${COMPREPLY[@]}"`, "bash", script)
 		checkCompletion(t, c.line, got, c.has, c.not)

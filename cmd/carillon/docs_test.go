@@ -70,28 +70,28 @@ func misunderstood(n commandNode, words []string) string {
 		words = words[1:]
 		if name, isFlag := strings.CutPrefix(word, "--"); isFlag {
 			name, value, hasValue := strings.Cut(name, "=")
-			at := slices.IndexFunc(n.flags, func(f commandFlag) bool { return f.name == name })
+			at := slices.IndexFunc(n.Flags, func(f commandFlag) bool { return f.Name == name })
 			if at < 0 {
-				return n.path + " has no flag --" + name
+				return n.Path + " has no flag --" + name
 			}
-			if f := n.flags[at]; !f.isBool {
+			if f := n.Flags[at]; !f.IsBool {
 				if !hasValue && len(words) > 0 {
 					value, words = words[0], words[1:]
 				}
-				if f.values != nil && !slices.Contains(f.values, value) {
+				if f.Values != nil && !slices.Contains(f.Values, value) {
 					return "--" + name + " takes no " + value
 				}
 			}
 			continue
 		}
-		if n.below == nil {
+		if n.Below == nil {
 			continue
 		}
-		at := slices.IndexFunc(n.below, func(child commandNode) bool { return child.name() == word })
+		at := slices.IndexFunc(n.Below, func(child commandNode) bool { return child.Name() == word })
 		if at < 0 {
-			return n.path + " has no command " + word
+			return n.Path + " has no command " + word
 		}
-		n = n.below[at]
+		n = n.Below[at]
 	}
 	return ""
 }
