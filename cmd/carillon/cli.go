@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -40,13 +41,21 @@ type cli struct {
 
 const description = "Carillon calls other services back at a given time: durably, on the millisecond, and never early."
 
-const topExamples = `carillon serve                          one durable node on http://127.0.0.1:7700
-carillon sink                           a receiver on http://127.0.0.1:7780
-carillon ctl add try --delay 2s --payload '{"hello":1}' --callback http://127.0.0.1:7780/
-carillon ctl list try`
+// helpText is what help shows of commands besides their lines and flags.
+//
+//go:embed help.txt
+var helpText string
 
-// exampled is a command that shows examples at the end of its help.
-type exampled interface{ Examples() string }
+// helpOf is more about a command, and its examples, by its whole path; "": there is none.
+func helpOf(path string) (detail, examples string) {
+	_, entry, _ := strings.Cut(helpText, "\n# "+path+"\n")
+	entry, _, _ = strings.Cut(entry, "\n# ")
+	detail, examples = entry, ""
+	if at := strings.Index("\n"+entry, "\n  "); at >= 0 {
+		detail, examples = entry[:at], strings.TrimRight(entry[at:], "\n")
+	}
+	return detail, examples
+}
 
 // parsed is a command line that was understood, or at least the command whose help explains the
 // fault.
@@ -103,9 +112,8 @@ func withoutValue(text string, c *kong.Context) string {
 	}
 	shown := ""
 	if node := c.Selected(); node != nil {
-		if cmd, ok := node.Target.Addr().Interface().(exampled); ok {
-			shown = regexp.MustCompile("--" + m[1] + `[= ]\S+`).FindString(cmd.Examples())
-		}
+		_, examples := helpOf(node.FullPath())
+		shown = regexp.MustCompile("--" + m[1] + `[= ]\S+`).FindString(examples)
 	}
 	for _, f := range c.Flags() {
 		if shown == "" && f.Name == m[1] {
@@ -224,19 +232,17 @@ func firstSentence(help string) string {
 }
 
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+	node := ctx.Model.Node
+	if selected := ctx.Selected(); selected != nil {
+		node = selected
+	}
+	var examples string
+	node.Detail, examples = helpOf(node.FullPath())
+	err := kong.DefaultHelpPrinter(options, ctx)
+	if err != nil || examples == "" {
 		return err
 	}
-	examples := ""
-	if selected := ctx.Selected(); selected == nil {
-		examples = topExamples
-	} else if command, ok := selected.Target.Addr().Interface().(exampled); ok {
-		examples = command.Examples()
-	}
-	if examples == "" {
-		return nil
-	}
-	_, err := fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.ReplaceAll(examples, "\n", "\n  "))
+	_, err = fmt.Fprintf(ctx.Stdout, "\nExamples:\n%s\n", examples)
 	return err
 }
 

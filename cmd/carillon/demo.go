@@ -22,18 +22,6 @@ type demoCmd struct {
 	Nodes    int           `default:"3" placeholder:"N" help:"Nodes, 1–7 (${default})."`
 }
 
-// Help is shown above the flags.
-func (*demoCmd) Help() string {
-	return "Starts node processes on free loopback ports with their data in a temporary directory, and a receiver; adds, changes and " +
-		"cancels timers; kills the node that leads most shards with kill -9 while you watch, and starts it again. " +
-		"Exits 0 only when no acknowledged timer was lost or came early. Leaves nothing behind."
-}
-
-func (*demoCmd) Examples() string {
-	return `carillon demo                     three nodes, half a minute
-carillon demo --nodes 1           a single node can be killed, too`
-}
-
 func (c *demoCmd) Run(term *terminal.Terminal) error {
 	self, err := os.Executable()
 	if err != nil {

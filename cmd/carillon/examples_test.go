@@ -6,11 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
-
-	"carillon/cmd/carillon/ctl"
 )
 
 // shownOnly are the examples that this test cannot run: why.
@@ -73,24 +70,31 @@ func TestExamplesOfCtlAreSafe(t *testing.T) {
 
 // ctlExamples are all lines of examples of ctl and its commands.
 func ctlExamples() (lines []string) {
-	var walk func(v reflect.Value)
-	walk = func(v reflect.Value) {
-		if e, ok := v.Addr().Interface().(exampled); ok {
-			for line := range strings.Lines(e.Examples()) {
-				if line = strings.TrimSpace(line); strings.HasPrefix(line, "carillon ctl ") {
-					lines = append(lines, line)
-				}
-			}
+	for _, command := range grammar().all() {
+		if !strings.HasPrefix(command.Path+" ", "carillon ctl ") {
+			continue
 		}
-		for i := range v.NumField() {
-			_, is := v.Type().Field(i).Tag.Lookup("cmd")
-			if _, embeds := v.Type().Field(i).Tag.Lookup("embed"); is || embeds {
-				walk(v.Field(i))
+		_, examples := helpOf(command.Path)
+		for line := range strings.Lines(examples) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "carillon ctl ") {
+				lines = append(lines, line)
 			}
 		}
 	}
-	walk(reflect.ValueOf(new(ctl.Command)).Elem())
 	return lines
+}
+
+// An entry whose command has another name would be shown by none.
+func TestHelpIsOfCommands(t *testing.T) {
+	paths := map[string]bool{}
+	for _, command := range grammar().all() {
+		paths[command.Path] = true
+	}
+	for _, entry := range strings.Split(helpText, "\n# ")[1:] {
+		if path, _, _ := strings.Cut(entry, "\n"); !paths[path] {
+			t.Errorf("help.txt has help of %q, which is no command", path)
+		}
+	}
 }
 
 // exampleRunner runs a line in a shell that has this program as carillon and a node's URL.

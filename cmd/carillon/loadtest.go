@@ -19,17 +19,6 @@ type loadtestCmd struct {
 	Churn loadtestMode `cmd:"" help:"Timers most of which are cancelled before they fire."`
 }
 
-func (*loadtestCmd) Examples() string {
-	return `carillon loadtest add -c 64 -d 10s                 closed loop, as fast as answers come
-carillon loadtest mixed -R 5000 -d 30s             5,000 operations a second, whatever the node does
-carillon loadtest fire -n 100000 --same-instant    a herd
-carillon loadtest churn --json report.json --html report.html`
-}
-
-func (*loadtestCmd) Help() string {
-	return "Exits 1 when a timer was lost or came early, or another promise was broken, and when no operation succeeded."
-}
-
 // loadtestMode is one mode, which newLoadtest sets.
 type loadtestMode struct{ loadtest.Config }
 

@@ -22,12 +22,6 @@ type restoreCmd struct {
 	Zone       string `placeholder:"ZONE" help:"Zone of its first node."`
 }
 
-func (*restoreCmd) Examples() string {
-	return `carillon restore --from carillon.backup --data ./restored
-carillon restore --from s3://vault/carillon.backup --data ./restored
-carillon serve --data ./restored`
-}
-
 func (r *restoreCmd) Run(term *terminal.Terminal) error {
 	overdue := map[string]node.Overdue{"hold": node.HoldOverdue, "fire": node.FireOverdue, "drop": node.DropOverdue}[r.Fired]
 	out, err := node.Restore(node.RestoreConfig{

@@ -30,22 +30,6 @@ type logSettings struct {
 	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
 }
 
-// Help is shown above the flags.
-func (*serveCmd) Help() string {
-	return "Each flag is also an environment variable (--log-level is CARILLON_LOG_LEVEL) and, but for --config itself, " +
-		"a key of --config's file (log_level). The flag goes before the environment, the environment before the file. " +
-		"An address with port 0 takes a free one.\n\n" +
-		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file, keys and certificates again, and opens the audit log again."
-}
-
-func (*serveCmd) Examples() string {
-	return `carillon serve                                    durable, on loopback, data in ./carillon-data
-carillon serve --http 127.0.0.1:8000 --data /var/lib/carillon
-carillon serve --http 0.0.0.0:7700 --auth-file tokens.yaml --callback-allow 10.0.0.0/8
-carillon serve --test-clock=2026-01-01T00:00:00Z --data /tmp/rehearsal
-carillon serve --config carillon.yaml            one of several nodes: see docs/cluster.md`
-}
-
 // Validate is called by the parser. The values checked here would be taken for "not set" further
 // down.
 func (s *serveCmd) Validate() error {

@@ -5,14 +5,7 @@ import (
 	"carillon/loadtest/sink"
 )
 
-// sinkCmd has the flags of sink.Config.
 type sinkCmd struct{ sink.Config }
-
-func (*sinkCmd) Examples() string {
-	return `carillon sink
-carillon sink --latency 50ms --fail-rate 0.2     a slow receiver that fails one call in five
-carillon sink --secret whsec_…                   check signatures`
-}
 
 func (c *sinkCmd) Run(term *terminal.Terminal) error {
 	c.Out = term.Out

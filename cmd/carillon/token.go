@@ -19,21 +19,6 @@ type tokenCmd struct {
 	MaxTopics int      `placeholder:"N" help:"How many topics its adds may make (10000)."`
 }
 
-func (*tokenCmd) Examples() string {
-	return `carillon token --name shop --scopes add,cancel,read,topics --topics 'orders,orders.*'
-carillon token --name shop-admin --scopes add,cancel,read,admin --topics 'orders,orders.*'
-carillon token --name prometheus --scopes read                          metrics without names of topics
-carillon token --name operator --scopes add,cancel,read,topics,admin,cluster
-carillon token --webhook
-carillon token --webhook --ed25519`
-}
-
-func (*tokenCmd) Help() string {
-	return "A token does what its scopes say, in its topics. The scope cluster, which needs all topics, is for the operator: drain, resume and remove nodes, replicas, " +
-		"upgrades, backups, and what spans topics (metrics by topic, receivers, rates). Where operators have had admin for these, add it to their lines " +
-		"of the auth file: scopes: [..., admin, cluster], topics: [\"*\"]."
-}
-
 // Validate is called by the parser.
 func (c *tokenCmd) Validate() error {
 	if c.Webhook {

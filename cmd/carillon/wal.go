@@ -15,11 +15,6 @@ type walCmd struct {
 	Verify  walVerifyCmd  `cmd:"" help:"Check every byte of the logs and snapshots below a directory."`
 }
 
-func (*walCmd) Examples() string {
-	return `carillon wal verify ./carillon-data
-carillon wal inspect ./carillon-data --frames`
-}
-
 type walInspectCmd struct {
 	Dir     string `arg:"" help:"A data directory, or part of one."`
 	Frames  bool   `help:"A line for each frame."`

@@ -23,20 +23,6 @@ type applyCmd struct {
 	Force  bool   `help:"Change even if pending timers are left without a URL, or receivers without the secrets that they check. It deletes nothing."`
 }
 
-func (*applyCmd) Help() string {
-	return "The file is topics: {name: policy}, with the fields of topics put. A field that is left out has its default; " +
-		"secrets and signing_keys alone stay as they are then. " +
-		"The whole file is checked before anything is changed: names, fields and values, the topics that policies name, " +
-		"addresses that nodes refuse, and what pending timers need. If a change is refused, none is made. " +
-		"Only what differs is sent, and only to the version that was compared; what somebody else makes or changes meanwhile stays."
-}
-
-func (*applyCmd) Examples() string {
-	return `carillon ctl apply -f topics.yaml --dry-run
-carillon ctl apply -f topics.yaml
-carillon ctl apply -f topics.yaml --prune`
-}
-
 // step is what is done with one topic: create, change, leave, delete, or keep: it is to be pruned
 // and is not empty.
 type step struct {

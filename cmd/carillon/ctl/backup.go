@@ -19,17 +19,6 @@ type backupCmd struct {
 	File string `arg:"" help:"File to write; - for stdout, s3://bucket/key for a store that speaks S3."`
 }
 
-func (*backupCmd) Help() string {
-	return "For S3 the credentials, the region and the address come from the variables and files of AWS's tools: AWS_ACCESS_KEY_ID, " +
-		"AWS_SECRET_ACCESS_KEY (both also with _FILE), AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3."
-}
-
-func (*backupCmd) Examples() string {
-	return `carillon ctl backup carillon.backup
-carillon ctl backup s3://vault/carillon.backup
-carillon ctl backup - | ssh vault 'cat > carillon.backup'`
-}
-
 // backupIdle is how long a node may send nothing: it waits at most this long for a shard's state,
 // and then reports that it gave up.
 const backupIdle = 15 * time.Minute

@@ -67,12 +67,6 @@ type rescheduleCmd struct {
 	NotBefore string `xor:"move" placeholder:"TIME" help:"To this time what would come earlier."`
 }
 
-func (*rescheduleCmd) Examples() string {
-	return `carillon ctl reschedule orders --label tenant:7 --shift +1h
-carillon ctl reschedule orders --label tenant:7 --shift +1h --dry-run
-carillon ctl reschedule orders --all --not-before 2027-01-01T06:00:00Z`
-}
-
 func (r *rescheduleCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if r.Shift == "" && r.At == "" && r.AtLocal == "" && r.NotBefore == "" {
 		return terminal.Usagef("to when? give --shift, --at or --not-before")

@@ -18,17 +18,6 @@ type clockCmd struct {
 	To      string `xor:"move" placeholder:"TIME" help:"Let time pass until then (RFC 3339)."`
 }
 
-func (*clockCmd) Help() string {
-	return "The node was started with --test-clock: its time stands still but for this command. All that becomes due on the way is called, in order. " +
-		"LEFT are timers that were due by then and wait for somebody: a pause, a report, a pull, a breaker."
-}
-
-func (*clockCmd) Examples() string {
-	return `carillon ctl clock                               show the time
-carillon ctl clock --advance 720h
-carillon ctl clock --to 2027-01-01T00:00:00Z`
-}
-
 func (c *clockCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if strings.HasPrefix(c.Advance, "-") {
 		return terminal.Usagef("--advance: the clock never goes back: for an earlier time start a node with another --data")

@@ -20,11 +20,6 @@ type clusterCmd struct {
 	Shards bool `help:"Show every shard, not only those that are not ok."`
 }
 
-func (*clusterCmd) Examples() string {
-	return `carillon ctl cluster
-carillon ctl cluster --shards --url http://n2:7700     as n2 sees it`
-}
-
 func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.show(term, readCluster, reading(func(answer *client.Cluster) error {
 		if err := printNodes(term.Out, answer); err != nil {
@@ -187,10 +182,6 @@ type nodeRef struct {
 type drainCmd struct {
 	nodeRef
 	Wait time.Duration `placeholder:"10m" help:"Wait at most this long until it is drained; exit 1 if it takes longer."`
-}
-
-func (*drainCmd) Examples() string {
-	return `carillon ctl drain n3 --wait 10m && carillon ctl remove n3`
 }
 
 func (d *drainCmd) Run(ctl *Command, term *terminal.Terminal) error {

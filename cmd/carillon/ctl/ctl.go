@@ -1,6 +1,6 @@
 // Package ctl is the command that talks to a cluster: each subcommand is one struct in a file of
-// its own, over package client. Policies in a file are checked by the reader that a node has. Help
-// is what kong shows behind the line that describes a command, Examples what stands at its end.
+// its own, over package client. Policies in a file are checked by the reader that a node has. What
+// help shows of a command besides its line and its flags is in help.txt, in the folder above.
 package ctl
 
 import (
@@ -71,17 +71,6 @@ type settingCommands struct {
 	Replicas replicasCmd `cmd:"" help:"Change how many copies of each timer the cluster keeps."`
 	Shards   shardsCmd   `cmd:"" help:"Let the number of shards grow while they serve."`
 	Clock    clockCmd    `cmd:"" help:"Show or move the clock of a node for tests."`
-}
-
-func (*Command) Examples() string {
-	return `carillon ctl add orders --id order-77 --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
-carillon ctl patch orders order-77 --delay 1h
-carillon ctl cancel orders order-77
-carillon ctl list orders --label vip --limit 20
-carillon ctl list --id order-77
-carillon ctl reschedule orders --label vip --shift +1h
-carillon ctl topics set orders history=24h
-carillon ctl cluster`
 }
 
 // Validate is called by the parser.

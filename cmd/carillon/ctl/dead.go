@@ -79,13 +79,6 @@ type deadRedriveCmd struct {
 	Callback string `placeholder:"URL" help:"To this URL instead."`
 }
 
-func (*deadRedriveCmd) Examples() string {
-	return `carillon ctl dead redrive orders order-77 order-78
-carillon ctl dead redrive orders --uid 0003-1f-9c0de5a1
-carillon ctl dead redrive orders --reason expired --label vip
-carillon ctl dead redrive orders --all --delay 5m`
-}
-
 func (r *deadRedriveCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o := &object{}
 	if err := r.write(o); err != nil {

@@ -14,11 +14,6 @@ type destinationsCmd struct {
 	Limit int    `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
-func (*destinationsCmd) Examples() string {
-	return `carillon ctl destinations
-carillon ctl destinations --state open,half-open --limit 0`
-}
-
 func (d *destinationsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showPages(term, listing{
 		path: client.Path("destinations"), query: queryOf("state", d.State), member: "destinations", limit: d.Limit, print: printDestinations,

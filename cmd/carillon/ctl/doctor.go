@@ -17,20 +17,6 @@ import (
 
 type doctorCmd struct{}
 
-func (*doctorCmd) Help() string {
-	return "Asks a node for the cluster, and each node at the address of its API for what only it knows. Exits 0 when all is well, 1 when " +
-		"there is a warning, 2 when there is a problem now. Where the nodes ask for tokens it needs one with " + doctorScope + "."
-}
-
-// doctorScope are the scopes that a token must have for all checks: the cluster is shown to the
-// scope read, and the metrics of topics to cluster.
-const doctorScope = `the scopes read and cluster`
-
-func (*doctorCmd) Examples() string {
-	return `carillon ctl doctor
-carillon ctl doctor --json --url http://n1:7700,http://n2:7700`
-}
-
 // grade is how bad a finding is; it is the exit code, too.
 type grade int
 
@@ -253,7 +239,8 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 	}
 	body, err := ctl.at(n, "/metrics")
 	if p, refused := errors.AsType[*client.Problem](err); refused && (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) {
-		f.add(seeTo, n.Name, "disk and open files are not shown to this token (%d %s): they come from /metrics, for which it needs %s", p.Status, p.Code, doctorScope)
+		f.add(seeTo, n.Name, "disk and open files are not shown to this token (%d %s): they come from /metrics, for which it needs "+
+			"the scopes read and cluster", p.Status, p.Code)
 		return
 	}
 	if err != nil {

@@ -20,10 +20,6 @@ type nextCmd struct {
 	Number int `name:"number" short:"n" default:"5" help:"How many, up to 100 (${default})."`
 }
 
-func (*nextCmd) Help() string {
-	return "As if all calls were on time from now on. The first is the pending occurrence, late or not. LOCAL TIME is by the clocks of the series, else of this machine."
-}
-
 func (n *nextCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showTimes(term, client.Request{Method: http.MethodGet, Path: n.path(), Query: url.Values{"next": {strconv.Itoa(n.Number)}}}, "")
 }

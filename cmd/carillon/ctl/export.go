@@ -40,11 +40,6 @@ type exportCmd struct {
 	Topic string `arg:"" help:"Topic."`
 }
 
-func (*exportCmd) Examples() string {
-	return `carillon ctl export orders > orders.ndjson
-carillon ctl export orders | carillon ctl --url http://127.0.0.1:7710 import -`
-}
-
 func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", e.Topic)})
 	if err != nil {

@@ -18,11 +18,6 @@ type historyCmd struct {
 	Limit int    `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
-func (*historyCmd) Examples() string {
-	return `carillon ctl history orders --state dead,cancelled
-carillon ctl history orders --id order-77 --json`
-}
-
 func (h *historyCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	query := queryOf("id", h.ID, "state", h.State, "from", h.From, "to", h.To)
 	return ctl.showPages(term, listing{

@@ -21,15 +21,6 @@ type importCmd struct {
 	DryRun         bool   `help:"Read and check the file, and change nothing."`
 }
 
-func (*importCmd) Help() string {
-	return "It may be repeated: a timer that is there, or was called since, stays as it is. One that was cancelled since is added again."
-}
-
-func (*importCmd) Examples() string {
-	return `carillon ctl import orders.ndjson
-carillon ctl import orders.ndjson --dry-run`
-}
-
 // Run reads the whole file before it changes anything: a file that was cut, or that would lose
 // fields without consent, changes nothing.
 func (i *importCmd) Run(ctl *Command, term *terminal.Terminal) error {

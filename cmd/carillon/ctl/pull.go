@@ -25,11 +25,6 @@ type pullCmd struct {
 	Lease string        `placeholder:"30s" help:"How long they are yours; else as the topic says."`
 }
 
-func (*pullCmd) Examples() string {
-	return `carillon ctl pull jobs --max 10 --wait 20s
-carillon ctl pull jobs --json`
-}
-
 func (p *pullCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if p.Max < 1 || p.Max > 1000 {
 		return terminal.Usagef("--max: must be 1–1000")

@@ -14,10 +14,6 @@ type replicasCmd struct {
 	Wait   time.Duration `placeholder:"10m" help:"Wait at most this long until all shards have them; exit 1 if it takes longer."`
 }
 
-func (*replicasCmd) Examples() string {
-	return `carillon ctl replicas 3 --wait 10m`
-}
-
 func (r *replicasCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodPut, Path: client.Path("cluster", "replicas"), Body: fmt.Appendf(nil, `{"replicas":%d}`, r.Number)})
 	if err != nil {

@@ -20,16 +20,6 @@ type rollingRestartCmd struct {
 	Wait  time.Duration `default:"10m" help:"How long each step may take: a restart, and until all is well again (${default})."`
 }
 
-func (*rollingRestartCmd) Help() string {
-	return "Waits until the cluster is healthy, says which node to restart, waits until its process is another one and ready, and continues with the next. " +
-		"A node that is stopped by SIGTERM hands over what it leads first. Give several nodes with --url, so that one can be asked while another is down."
-}
-
-func (*rollingRestartCmd) Examples() string {
-	return `carillon ctl rolling-restart --url http://n1:7700,http://n2:7700,http://n3:7700
-carillon ctl rolling-restart n2 n3 --run 'ssh {} sudo systemctl restart carillon' --url http://n1:7700,http://n2:7700`
-}
-
 func (r *rollingRestartCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	names, err := r.names(ctl)
 	if err != nil {

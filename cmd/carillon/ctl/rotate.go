@@ -21,18 +21,6 @@ type topicRotateCmd struct {
 	Only    string        `placeholder:"sha256:…" help:"With --finish: keep the one with this fingerprint, or this public key, instead."`
 }
 
-func (*topicRotateCmd) Help() string {
-	return "The new secret is added, and from then on it and those before sign every call: a receiver that knows any of them takes it. " +
-		"Give the new one to the receivers, then drop the others with --finish."
-}
-
-func (*topicRotateCmd) Examples() string {
-	return `carillon ctl topics rotate orders              prints the new secret; old and new sign
-carillon ctl topics rotate orders --finish     when all receivers have it
-carillon ctl topics rotate orders --secret @new.txt --keep 1h
-carillon ctl topics rotate orders --ed25519    prints the public keys, the new one first`
-}
-
 func (r *topicRotateCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	switch {
 	case r.Finish && (r.Secret != "" || r.Keep != 0):

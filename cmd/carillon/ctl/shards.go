@@ -17,11 +17,6 @@ type shardsCmd struct {
 	DryRun bool `help:"Change nothing; say about what it needs."`
 }
 
-func (*shardsCmd) Examples() string {
-	return `carillon ctl shards 16 --dry-run
-carillon ctl shards 16 --wait`
-}
-
 func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	r := client.Request{Method: http.MethodPost, Path: client.Path("cluster", "shards"), Body: fmt.Appendf(nil, `{"shards":%d}`, s.Number)}
 	if s.DryRun {

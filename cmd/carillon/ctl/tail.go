@@ -15,15 +15,6 @@ type tailCmd struct {
 	Label []string `placeholder:"LABEL" help:"Of timers with this label; repeat for: with all of these."`
 }
 
-func (*tailCmd) Help() string {
-	return "Shows events from now on, of all nodes, until Ctrl-C. What happens while no node is connected is left out; carillon ctl history is complete."
-}
-
-func (*tailCmd) Examples() string {
-	return `carillon ctl tail orders
-carillon ctl tail --kind dead --json`
-}
-
 func (c *tailCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	ctx, release := terminal.UntilSignal(term)
 	defer release()

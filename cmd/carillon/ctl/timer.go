@@ -140,17 +140,6 @@ type addCmd struct {
 	timerFields
 }
 
-func (*addCmd) Examples() string {
-	return `carillon ctl add orders --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
-carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @member.json
-carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
-carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report --dry-run
-carillon ctl add shifts --at-local 2027-03-28T09:00:00 --zone Europe/Berlin --callback https://shop.example/hooks/shift
-carillon ctl add payments --delay 1h --callback https://shop.example/hooks/pay --on-dead failed-payments
-carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index
-carillon ctl add digests --id member-9 --delay 1h --merge collect --payload '{"post":5}' --part post-5 --callback https://shop.example/hooks/digest`
-}
-
 func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	switch {
 	case a.Delay != "" || a.At != "" || a.AtLocal != "" || a.Cron != "":
@@ -354,16 +343,6 @@ func (m *oneOrMany) run(ctl *Command, term *terminal.Terminal, verb, path string
 
 type cancelCmd struct{ oneOrMany }
 
-func (*cancelCmd) Help() string {
-	return "Exits 3 when a call of the timer is running: no further one starts, and it ends as done if that call succeeds."
-}
-
-func (*cancelCmd) Examples() string {
-	return `carillon ctl cancel orders order-77
-carillon ctl cancel orders --label tenant:7 --due-to 2027-01-01T00:00:00Z
-carillon ctl cancel orders --all`
-}
-
 func (c *cancelCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return c.run(ctl, term, "cancel", "cancel", func() error { return c.one(ctl, term) })
 }
@@ -413,22 +392,11 @@ type timersCmd struct {
 
 type pauseTimerCmd struct{ oneOrMany }
 
-func (*pauseTimerCmd) Examples() string {
-	return `carillon ctl timers pause orders order-77
-carillon ctl timers pause orders --label tenant:7
-carillon ctl timers pause orders --all --dry-run`
-}
-
 func (p *pauseTimerCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return p.hold(ctl, term, "pause")
 }
 
 type resumeTimerCmd struct{ oneOrMany }
-
-func (*resumeTimerCmd) Examples() string {
-	return `carillon ctl timers resume orders order-77
-carillon ctl timers resume orders --label tenant:7`
-}
 
 func (r *resumeTimerCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return r.hold(ctl, term, "resume")

@@ -82,14 +82,6 @@ type topicSetCmd struct {
 	topicCondition
 }
 
-func (*topicSetCmd) Examples() string {
-	return `carillon ctl topics set orders history=24h retry.max_attempts=5
-carillon ctl topics set orders callback.url=https://shop.example/hooks serial=true
-carillon ctl topics set orders window='{"zone":"Europe/Berlin","days":"mon-fri","from":"08:00","to":"20:00"}'
-carillon ctl topics set orders window=null
-carillon ctl topics set orders per_key.concurrency=2 per_key.rate.per_second=5`
-}
-
 func (s *topicSetCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := patchOf(s.Fields)
 	if err != nil {
@@ -142,12 +134,6 @@ type topicPutCmd struct {
 	topicRef
 	Policy string `required:"" placeholder:"JSON" help:"The whole policy: JSON, @file, or - for stdin; what it leaves out goes back to the default."`
 	topicCondition
-}
-
-func (*topicPutCmd) Examples() string {
-	return `carillon ctl topics put orders --policy '{"callback":{"url":"https://shop.example/hooks"},"retry":{"max_attempts":5}}'
-carillon ctl topics put orders --policy @orders.json --dry-run
-carillon ctl topics put orders --policy @orders.json`
 }
 
 func (p *topicPutCmd) Run(ctl *Command, term *terminal.Terminal) error {

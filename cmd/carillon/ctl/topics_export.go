@@ -14,15 +14,6 @@ type topicsExportCmd struct {
 	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin so."`
 }
 
-func (*topicsExportCmd) Help() string {
-	return "Fields that have their default are left out, and so are secrets, signing keys, and topics that adds made: apply leaves those as they are."
-}
-
-func (*topicsExportCmd) Examples() string {
-	return `carillon ctl topics export > all-topics.yaml
-carillon ctl apply -f all-topics.yaml --dry-run`
-}
-
 func (e *topicsExportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	rows, err := ctl.topicRows(e.Prefix)
 	if err != nil {

@@ -16,11 +16,6 @@ type upgradeCmd struct {
 	Finalize upgradeFinalizeCmd `cmd:"" help:"End an upgrade: use the new release's features from now on. The release before cannot be started any more."`
 }
 
-func (*upgradeCmd) Examples() string {
-	return `carillon ctl upgrade status
-carillon ctl upgrade finalize`
-}
-
 type upgradeStatusCmd struct{}
 
 func (*upgradeStatusCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -39,15 +34,6 @@ func (*upgradeStatusCmd) Run(ctl *Command, term *terminal.Terminal) error {
 }
 
 type upgradeFinalizeCmd struct{}
-
-func (*upgradeFinalizeCmd) Help() string {
-	return "It is refused while a node does not understand the new feature level, and names that node. Until it is done the release before can be started " +
-		"again, node by node. It cannot be taken back; where there is no upgrade it changes nothing."
-}
-
-func (*upgradeFinalizeCmd) Examples() string {
-	return `carillon ctl upgrade finalize`
-}
 
 func (*upgradeFinalizeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	finalize := client.Request{Method: http.MethodPost, Path: client.Path("cluster", "finalize")}

@@ -18,11 +18,6 @@ type asynqCmd struct {
 	Queue      []string `placeholder:"QUEUE" help:"Queues; all by default. Each becomes a topic."`
 }
 
-func (*asynqCmd) Examples() string {
-	return `carillon migrate asynq >jobs.ndjson
-carillon migrate asynq --queue critical --redis redis://127.0.0.1:6379/2 >jobs.ndjson`
-}
-
 func (a *asynqCmd) Run(term *terminal.Terminal) error {
 	c, err := a.dial()
 	if err != nil {

@@ -22,11 +22,6 @@ type beanstalkdCmd struct {
 	FirstID uint64   `name:"first-id" default:"1" placeholder:"N" help:"First job id to look for, where a server has given out very many (${default})."`
 }
 
-func (*beanstalkdCmd) Examples() string {
-	return `carillon migrate beanstalkd >jobs.ndjson
-carillon migrate beanstalkd --tube mail --address 10.0.0.7:11300 >jobs.ndjson`
-}
-
 // stalk is a connection to a beanstalkd.
 type stalk struct {
 	conn net.Conn

@@ -30,12 +30,6 @@ type Command struct {
 	Beanstalkd beanstalkdCmd `cmd:"" help:"Read the jobs of a beanstalkd."`
 }
 
-func (*Command) Examples() string {
-	return `carillon migrate redis --zset delayed --topic orders >jobs.ndjson
-carillon ctl import jobs.ndjson --dry-run
-carillon ctl import jobs.ndjson`
-}
-
 // job is an add as carillon ctl export writes it.
 type job struct {
 	ID           string   `json:"id"`

@@ -22,11 +22,6 @@ type redisCmd struct {
 	Topic      string `placeholder:"TOPIC" help:"Topic for the timers; else the name of the sorted set."`
 }
 
-func (*redisCmd) Examples() string {
-	return `carillon migrate redis --zset delayed --topic orders >jobs.ndjson
-carillon migrate redis --zset delayed --unit ms --hash jobs --topic orders >jobs.ndjson`
-}
-
 // redisPage is how many members are under way at once.
 const redisPage = 200
 
