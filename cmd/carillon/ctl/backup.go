@@ -13,6 +13,7 @@ import (
 	"carillon/cmd/carillon/terminal"
 	"carillon/internal/backup"
 	"carillon/internal/bucket"
+	"carillon/internal/vfs"
 )
 
 type backupCmd struct {
@@ -53,7 +54,7 @@ func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
-	return syncDir(filepath.Dir(b.File))
+	return vfs.OS{}.SyncDir(filepath.Dir(b.File)) // so that its name outlives a power cut
 }
 
 // store puts the backup into S3. The store shows nothing of it until it is whole.
@@ -138,13 +139,4 @@ func (w *watched) Close() error {
 	w.idle.Stop()
 	w.end()
 	return w.body.Close()
-}
-
-// syncDir makes a name in a directory outlive a power cut.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

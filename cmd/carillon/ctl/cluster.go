@@ -70,12 +70,11 @@ func (c *Command) await(most time.Duration, look func(*client.Cluster) (left str
 }
 
 func printNodes(out io.Writer, a *client.Cluster) error {
-	health, id := "not healthy", a.ID
+	health := "not healthy"
 	if a.Healthy {
 		health = "healthy"
 	}
-	id = cmp.Or(id, "not founded yet")
-	fmt.Fprintf(out, "cluster %s: %s\n", printable(id), health)
+	fmt.Fprintf(out, "cluster %s: %s\n", printable(cmp.Or(a.ID, "not founded yet")), health)
 	if a.FeatureLevel != 0 {
 		fmt.Fprintln(out, levelLine(a))
 	}
@@ -160,8 +159,8 @@ func printShards(out io.Writer, rows []client.Shard) error {
 	fmt.Fprintln(out)
 	t := newTable(out, "SHARD", "STATE", "LEADER", "EPOCH", "REPLICAS")
 	for _, r := range rows {
-		leader := cmp.Or(r.Leader, "-")
-		t.row(strconv.Itoa(r.Number), string(r.State), leader, strconv.FormatUint(uint64(r.Epoch), 10), strings.Join(r.Replicas, ","))
+		leader, epoch := cmp.Or(r.Leader, "-"), strconv.FormatUint(uint64(r.Epoch), 10)
+		t.row(strconv.Itoa(r.Number), string(r.State), leader, epoch, strings.Join(r.Replicas, ","))
 	}
 	return t.w.Flush()
 }
@@ -188,16 +187,10 @@ func (d *drainCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	state, err := within(ctl, true, func(ctx context.Context) (client.NodeState, error) {
 		return ctl.client.DrainNode(ctx, d.Node)
 	})
-	if err != nil {
-		return err
+	if err == nil && d.Wait > 0 && state != client.NodeDrained {
+		state, err = client.NodeDrained, d.await(ctl)
 	}
-	if d.Wait > 0 && state != client.NodeDrained {
-		if err := d.await(ctl); err != nil {
-			return err
-		}
-		state = client.NodeDrained
-	}
-	return ctl.showNode(term, d.Node, state)
+	return ctl.showNode(term, d.Node, state, err)
 }
 
 func (d *drainCmd) await(ctl *Command) error {
@@ -220,10 +213,7 @@ func (r *resumeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	state, err := within(ctl, true, func(ctx context.Context) (client.NodeState, error) {
 		return ctl.client.ResumeNode(ctx, r.Node)
 	})
-	if err != nil {
-		return err
-	}
-	return ctl.showNode(term, r.Node, state)
+	return ctl.showNode(term, r.Node, state, err)
 }
 
 type removeCmd struct {
@@ -236,19 +226,20 @@ func (r *removeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	state, err := within(ctl, true, func(ctx context.Context) (client.NodeState, error) {
 		return ctl.client.RemoveNode(ctx, r.Node, client.Removal{Force: r.Force, AcceptLoss: r.AcceptLoss})
 	})
+	return ctl.showNode(term, r.Node, state, err)
+}
+
+// showNode prints the state in which a change has left a node, unless it has failed.
+func (c *Command) showNode(term *terminal.Terminal, name string, state client.NodeState, err error) error {
 	if err != nil {
 		return err
 	}
-	return ctl.showNode(term, r.Node, state)
-}
-
-func (c *Command) showNode(term *terminal.Terminal, name string, state client.NodeState) error {
 	if c.JSON {
 		o := &object{}
 		o.set("name", name)
 		o.set("state", state)
 		return printJSON(term.Out, o.bytes())
 	}
-	_, err := fmt.Fprintf(term.Out, "%s: %s\n", printable(name), printable(string(state)))
+	_, err = fmt.Fprintf(term.Out, "%s: %s\n", printable(name), printable(string(state)))
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -28,11 +29,13 @@ const (
 
 func (g grade) String() string { return [...]string{"ok", "warning", "problem"}[g] }
 
+func (g grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
 // finding is one thing that was looked at.
 type finding struct {
-	grade grade
-	about string // a node's name, or the check's
-	text  string
+	Grade grade  `json:"grade"`
+	About string `json:"about"` // a node's name, or the check's
+	Text  string `json:"text"`
 }
 
 // findings are in the order in which they were looked at.
@@ -44,7 +47,7 @@ func (f *findings) add(g grade, about, format string, args ...any) {
 
 func (f findings) worst() (g grade) {
 	for _, one := range f {
-		g = max(g, one.grade)
+		g = max(g, one.Grade)
 	}
 	return g
 }
@@ -54,7 +57,7 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	var f findings
+	f := findings{}
 	f.nodes(cluster)
 	f.shards(cluster)
 	f.releases(cluster)
@@ -81,22 +84,14 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 
 func (f findings) print(ctl *Command, out io.Writer) error {
 	if ctl.JSON {
-		rows := make([][]byte, len(f))
-		for i, one := range f {
-			o := &object{}
-			o.set("grade", one.grade.String())
-			o.set("about", one.about)
-			o.set("text", one.text)
-			rows[i] = o.bytes()
-		}
 		o := &object{}
-		o.set("grade", f.worst().String())
-		o.raw("findings", jsonList(rows))
+		o.set("grade", f.worst())
+		o.set("findings", f)
 		return printJSON(out, o.bytes())
 	}
 	t := newTable(out, "GRADE", "ABOUT", "FINDING")
 	for _, one := range f {
-		t.row(one.grade.String(), one.about, one.text)
+		t.row(one.Grade.String(), one.About, one.Text)
 	}
 	return t.w.Flush()
 }
@@ -233,7 +228,7 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 	if why := ctl.notReady(n); why != "" {
 		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %s", why)
 		if body, err := ctl.at(n, "/metrics"); err == nil {
-			f.locked(body)
+			f.locked(readMetrics(body))
 		}
 		return
 	}
@@ -247,9 +242,9 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 		f.add(seeTo, n.Name, "disk and open files are not known: %v", err)
 		return
 	}
-	f.locked(body)
-	f.waiting(n.Name, body)
 	m := readMetrics(body)
+	f.locked(m)
+	f.waiting(n.Name, m)
 	free, low := m["carillon_disk_free_bytes"], m["carillon_disk_low_bytes"]
 	switch {
 	case free <= low:
@@ -274,11 +269,11 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 
 // locked lists the topics whose secrets a node cannot open. All nodes have the same topics, so
 // each is listed once.
-func (f *findings) locked(metrics []byte) {
-	for line := range strings.Lines(string(metrics)) {
-		rest, found := strings.CutPrefix(line, `carillon_topic_locked{topic="`)
-		name, _, whole := strings.Cut(rest, `"`)
-		if about := "topic " + name; found && whole && !slices.ContainsFunc(*f, func(one finding) bool { return one.about == about }) {
+func (f *findings) locked(m map[string]float64) {
+	for _, series := range slices.Sorted(maps.Keys(m)) {
+		rest, found := strings.CutPrefix(series, `carillon_topic_locked{topic="`)
+		name := strings.TrimSuffix(rest, `"}`)
+		if about := "topic " + name; found && !slices.ContainsFunc(*f, func(one finding) bool { return one.About == about }) {
 			f.add(wrong, about, "its calls wait for a secrets key that a node lacks: put the key back, or set new secrets (carillon ctl topics rotate %s, then --finish) and headers", name)
 		}
 	}
@@ -303,17 +298,10 @@ var stuck = []struct {
 
 // waiting lists the due timers of the shards that a node leads wait for what does not come by
 // itself.
-func (f *findings) waiting(node string, metrics []byte) {
+func (f *findings) waiting(node string, m map[string]float64) {
 	for _, s := range stuck {
-		for line := range strings.Lines(string(metrics)) {
-			var n float64
-			rest, found := strings.CutPrefix(line, `carillon_waiting{reason="`+string(s.cause)+`"} `)
-			if !found {
-				continue
-			}
-			if _, err := fmt.Sscan(rest, &n); err == nil && n > 0 {
-				f.add(s.grade, node, "%s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer "+s.one, "timers "+s.more))
-			}
+		if n := m[`carillon_waiting{reason="`+string(s.cause)+`"}`]; n > 0 {
+			f.add(s.grade, node, "%s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer "+s.one, "timers "+s.more))
 		}
 	}
 }
@@ -371,7 +359,7 @@ func (f *findings) backups(node string, m map[string]float64) {
 	}
 }
 
-// readMetrics reads the series without labels.
+// readMetrics reads the series, each by its name and labels.
 func readMetrics(body []byte) map[string]float64 {
 	m := map[string]float64{}
 	for line := range strings.Lines(string(body)) {

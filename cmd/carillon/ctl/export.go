@@ -45,10 +45,7 @@ func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	var topic struct {
-		Policy json.RawMessage `json:"policy"`
-		Paused bool            `json:"paused"`
-	}
+	var topic topicRow
 	if err := readAnswer(body, &topic); err != nil {
 		return err
 	}
@@ -57,7 +54,7 @@ func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err := writeLine(out, "export", head); err != nil {
 		return err
 	}
-	x := exporter{out: out, perKey: hasPerKey(topic.Policy)}
+	x := exporter{out: out, perKey: membersOf(topic.Policy)["per_key"] != nil}
 	l := listing{path: client.Path("topics", e.Topic, "timers"), member: "timers"}
 	if err := ctl.allPages(l, x.timers); err != nil {
 		return err
@@ -212,13 +209,6 @@ func hidesPolicy(policy json.RawMessage) bool {
 		Keys     []string        `json:"signing_keys"`
 	}
 	return json.Unmarshal(policy, &p) == nil && (len(p.Secrets)+len(p.Keys) > 0 || hidesHeader(p.Callback))
-}
-
-func hasPerKey(policy json.RawMessage) bool {
-	var p struct {
-		PerKey json.RawMessage `json:"per_key"`
-	}
-	return json.Unmarshal(policy, &p) == nil && p.PerKey != nil
 }
 
 func endsByCount(repeat json.RawMessage) bool {

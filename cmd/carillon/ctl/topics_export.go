@@ -64,6 +64,7 @@ type topicRow struct {
 	Topic       string             `json:"topic"`
 	Version     string             `json:"version"`
 	Policy      json.RawMessage    `json:"policy"`
+	Paused      bool               `json:"paused"`
 	AutoCreated bool               `json:"auto_created"`
 	Counts      client.TopicCounts `json:"counts"`
 }
