@@ -20,6 +20,7 @@ const backlogAfterMs = 1000
 // destQueue queues the ready timers of one topic for one destination. Where the topic's keys take
 // turns, all are in fresh, in order of their tags.
 type destQueue struct {
+	table.QueuePlace
 	queue *topicQueue
 	dest  Destination
 

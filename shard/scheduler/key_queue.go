@@ -40,6 +40,7 @@ type topicKeys struct {
 
 // keyQueue is the queue of one key. A serial topic may have one for each timer, so it is small.
 type keyQueue struct {
+	table.QueuePlace
 	spot   order.Spot[*keyQueue] // in queue.keyRing or queue.debts
 	queue  *topicQueue
 	order  uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped

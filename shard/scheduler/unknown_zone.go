@@ -37,6 +37,7 @@ type zoneless struct {
 
 // zonelessTopic counts a topic's timers in unknownZones.
 type zonelessTopic struct {
+	table.QueuePlace
 	zones    *unknownZones
 	dueOrder table.DueOrder // its timers that stand
 	entries  int            // in the list

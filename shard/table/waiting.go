@@ -133,7 +133,14 @@ type Queue interface {
 	Count(by int)
 	// DueOrder is the order that the queue shares with the others of its topic.
 	DueOrder() *DueOrder
+
+	place() *QueuePlace
 }
+
+// QueuePlace is embedded in every Queue.
+type QueuePlace struct{ number uint32 } // in queuedTimers.queues, if the queue is there
+
+func (p *QueuePlace) place() *QueuePlace { return p }
 
 // DueOrder has the timers of some queues, by when they were due. It is a heap; each timer's place
 // in it is in queuedTimers, as a pointer to an item of order.Heap would cost as much as the entry. It
@@ -161,13 +168,22 @@ func (o *DueOrder) Overdue(nowMs int64) (timers, oldestMs int64) {
 
 // queuedTimers knows the queue of each timer that waits in one, and its place in the DueOrder. It
 // is local to a leader. To set one is O(log n). A part of the handles in which no timer waits costs
-// a pointer and a byte.
+// a pointer and a byte. Parts have no pointers: beside a million that wait, these were most of what
+// the collector had to follow.
 type queuedTimers struct {
-	parts   []*queuedPart // by handle
-	used    []uint8       // how many timers of each part wait
-	spare   []*queuedPart // kept for the next timers, spareParts at most
-	inUse   int           // of parts
-	waiting int           // timers
+	parts   []*queuedPart  // by handle
+	used    []uint8        // how many timers of each part wait
+	spare   []*queuedPart  // kept for the next timers, spareParts at most
+	inUse   int            // of parts
+	waiting int            // timers
+	queues  []waitingQueue // by number; 0 is none
+	free    []uint32       // numbers of no queue
+}
+
+// waitingQueue is a queue in which timers wait.
+type waitingQueue struct {
+	Queue
+	timers int
 }
 
 const (
@@ -177,13 +193,14 @@ const (
 
 // queuedPart fills a size class of the allocator.
 type queuedPart struct {
-	queues [1 << queuedBits]Queue
+	queues [1 << queuedBits]uint32 // numbers in queuedTimers.queues
 	places [1 << queuedBits]uint32
 }
 
 func (q *queuedTimers) memory() int64 {
-	const part, ordered = 1280, 20 // with the room that append leaves
-	return int64(q.inUse+len(q.spare))*part + int64(cap(q.parts))*8 + int64(cap(q.used)) + int64(q.waiting)*ordered
+	const part, ordered, queue = 512, 20, 24 // with the room that append leaves
+	return int64(q.inUse+len(q.spare))*part + int64(cap(q.parts))*8 + int64(cap(q.used)) + int64(q.waiting)*ordered +
+		int64(cap(q.queues))*queue + int64(cap(q.free))*4
 }
 
 // set records where a timer waits, nil: nowhere, and since when, and returns where it waited.
@@ -195,8 +212,15 @@ func (q *queuedTimers) set(h timer.Handle, to Queue, dueMs int64) (was Queue) {
 		}
 		q.makePart(i)
 	}
-	p := q.parts[i]
-	was, p.queues[at] = p.queues[at], to
+	p, number := q.parts[i], q.number(to)
+	if before := p.queues[at]; before != number {
+		if number != 0 {
+			q.queues[number].timers++
+		}
+		was, p.queues[at] = q.leave(before), number
+	} else {
+		was = to
+	}
 	q.reorder(orderOf(was), orderOf(to), dueTimer{dueMs, h})
 	switch {
 	case was == nil && to != nil:
@@ -211,6 +235,39 @@ func (q *queuedTimers) set(h timer.Handle, to Queue, dueMs int64) (was Queue) {
 	return was
 }
 
+// number returns a queue's number, and gives it one if it has none; 0 for nil.
+func (q *queuedTimers) number(to Queue) uint32 {
+	if to == nil {
+		return 0
+	}
+	p := to.place()
+	if int(p.number) < len(q.queues) && q.queues[p.number].Queue == to {
+		return p.number
+	}
+	if last := len(q.free) - 1; last >= 0 {
+		p.number, q.free = q.free[last], q.free[:last]
+	} else {
+		p.number = uint32(max(len(q.queues), 1))
+		q.queues = append(q.queues, make([]waitingQueue, int(p.number)+1-len(q.queues))...)
+	}
+	q.queues[p.number] = waitingQueue{Queue: to}
+	return p.number
+}
+
+// leave counts a timer out of the queue of a number, and returns that queue; nil for 0.
+func (q *queuedTimers) leave(number uint32) Queue {
+	if number == 0 {
+		return nil
+	}
+	w := &q.queues[number]
+	was := w.Queue
+	if w.timers--; w.timers == 0 {
+		*w = waitingQueue{}
+		q.free = append(q.free, number)
+	}
+	return was
+}
+
 func orderOf(q Queue) *DueOrder {
 	if q == nil {
 		return nil
@@ -221,13 +278,13 @@ func orderOf(q Queue) *DueOrder {
 // reorder takes a timer from one order to another, either may be nil, or to its place in the same.
 func (q *queuedTimers) reorder(from, to *DueOrder, v dueTimer) {
 	if from == to {
-		if from != nil && from.items[*q.place(v.handle)].dueMs != v.dueMs {
-			q.sift(from, int(*q.place(v.handle)), v)
+		if from != nil && from.items[*q.placeOf(v.handle)].dueMs != v.dueMs {
+			q.sift(from, int(*q.placeOf(v.handle)), v)
 		}
 		return
 	}
 	if from != nil {
-		i, last := int(*q.place(v.handle)), len(from.items)-1
+		i, last := int(*q.placeOf(v.handle)), len(from.items)-1
 		moved := from.items[last]
 		if from.items = from.items[:last]; i < last {
 			q.sift(from, i, moved)
@@ -242,8 +299,8 @@ func (q *queuedTimers) reorder(from, to *DueOrder, v dueTimer) {
 	}
 }
 
-// place is a timer's index in the items of its order.
-func (q *queuedTimers) place(h timer.Handle) *uint32 {
+// placeOf is a timer's index in the items of its order.
+func (q *queuedTimers) placeOf(h timer.Handle) *uint32 {
 	return &q.parts[h>>queuedBits].places[h&(1<<queuedBits-1)]
 }
 
@@ -251,7 +308,7 @@ func (q *queuedTimers) place(h timer.Handle) *uint32 {
 func (q *queuedTimers) sift(o *DueOrder, i int, v dueTimer) {
 	put := func(v dueTimer) {
 		o.items[i] = v
-		*q.place(v.handle) = uint32(i)
+		*q.placeOf(v.handle) = uint32(i)
 	}
 	for i > 0 && v.dueMs < o.items[(i-1)/2].dueMs {
 		put(o.items[(i-1)/2])

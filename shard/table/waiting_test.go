@@ -8,6 +8,7 @@ import (
 )
 
 type countedQueue struct {
+	QueuePlace
 	timers int
 	order  *DueOrder
 }
