@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,7 @@ type Sink struct {
 	lateness *hist.Recorder
 	printer  *printer
 	calls    atomic.Uint64 // numbers the calls, for the seeded choice of failures
+	many     sync.Pool     // of *[]Delivery, for receiveMany
 	stopping chan struct{} // closed as Run winds up: ends waits for the latency
 }
 
@@ -72,6 +74,7 @@ func New(config Config) (*Sink, error) {
 		config: config, fences: newFences(), lateness: hist.NewRecorder(),
 		printer: newPrinter(config.Out), stopping: make(chan struct{}),
 	}
+	s.many.New = func() any { return new([]Delivery) }
 	if len(config.Secret) > 0 {
 		if s.verify, err = newVerifier(config.Secret); err != nil {
 			return nil, err
