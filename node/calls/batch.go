@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -40,6 +41,7 @@ func (d *Dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done 
 		d.Started.Add(1)
 	}
 	p.(callback.Permit).Start(r, func(out callback.Outcome) {
+		d.bodies.Put(&r.Body)
 		if !out.NotSent {
 			d.batches.calls.Add(1)
 			d.batches.timers.Add(int64(len(ids)))
@@ -74,7 +76,10 @@ func (d *Dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []
 	for i := range c.Jobs {
 		ids[i] = webhookID(c.Shard, &c.Jobs[i])
 	}
-	r.Body = batchBody(c, ids)
+	if free, _ := d.bodies.Get().(*[]byte); free != nil {
+		r.Body = (*free)[:0]
+	}
+	r.Body = appendBatchBody(r.Body, c, ids)
 	var err error
 	if r.Headers, err = d.openHeaders(func(header string) secret.Place { return secret.OfTopic(c.Topic.Name, header) }, cb.Headers); err != nil {
 		return nil, nil, err
@@ -84,14 +89,14 @@ func (d *Dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []
 	return r, ids, fact.failed
 }
 
-// batchBody is {"timers":[…]}. Names and ids need no escapes, by their alphabets. A part is never
-// longer than table.BatchBytes has it.
-func batchBody(c *scheduler.BatchCall, ids []string) []byte {
+// appendBatchBody appends {"timers":[…]}. Names and ids need no escapes, by their alphabets. A part
+// is never longer than table.BatchBytes has it.
+func appendBatchBody(b []byte, c *scheduler.BatchCall, ids []string) []byte {
 	size := 64
 	for i := range c.Jobs {
 		size += 400 + len(c.Jobs[i].Payload)*4/3
 	}
-	b := append(make([]byte, 0, size), `{"timers":[`...)
+	b = append(slices.Grow(b, size), `{"timers":[`...)
 	for i := range c.Jobs {
 		j := &c.Jobs[i]
 		if i > 0 {
@@ -149,6 +154,9 @@ func outcomesOf(out *callback.Outcome, ids []string, texts bool) (list []deliver
 			unknown++
 		}
 		return list, unknown
+	}
+	if len(answer.Failed) == 0 {
+		return list, 0
 	}
 	at := make(map[string]int, len(ids))
 	for i, id := range ids {

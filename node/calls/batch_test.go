@@ -58,7 +58,7 @@ func TestBatchBodyFits(t *testing.T) {
 			ids = append(ids, webhookID(c.Shard, &j))
 			counted += tbl.BatchBytes(got[0].Handle) + len(name)
 		}
-		body := batchBody(c, ids)
+		body := appendBatchBody(nil, c, ids)
 		if len(body) > counted {
 			rt.Fatalf("the body has %d bytes, %d are counted: %s", len(body), counted, body)
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,7 @@ type Dispatcher struct {
 	Config
 	topics  topicFacts
 	batches batchCounts
+	bodies  sync.Pool // of *[]byte: bodies of calls of many that have ended
 }
 
 // New makes a Dispatcher, and shows its counts among the metrics.

@@ -178,7 +178,7 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 		if dq.series.missed(e, d.Missed) {
 			return
 		}
-		dq.classify(e, horizon)
+		dq.classifyAs(e, &d, horizon)
 	case timer.Leased:
 		dq.inherited.leaseEnded(h, &d)
 	case timer.Dead:
@@ -193,21 +193,23 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 // classify puts a scheduled timer into its destination queue, or into the queue of its key. A timer
 // with an expiry is also armed for that moment, in case its gates stay shut.
 func (dq *dueQueues) classify(e entry, horizon int64) {
+	d := dq.table.Due(e.handle)
+	dq.classifyAs(e, &d, horizon)
+}
+
+// classifyAs is classify; d is what the table has of the timer now.
+func (dq *dueQueues) classifyAs(e entry, d *table.Due, horizon int64) {
 	if e.dueMs > horizon {
 		e.rank = 0 // later is ordered by time alone
 		dq.later.push(e)
 		return
 	}
-	if !dq.table.Live(e.handle, e.seq) {
-		return
-	}
-	d := dq.table.Due(e.handle)
-	if d.Rev != e.rev || d.State != timer.Scheduled {
+	if d.Seq != e.seq || d.Rev != e.rev || d.State != timer.Scheduled {
 		return
 	}
 	e.rank = rankOf(d.Priority)
 	q := dq.topics.queue(d.Topic)
-	if e.dueMs = d.NextMs + dq.spread(q, &d, e.handle); e.dueMs > horizon {
+	if e.dueMs = d.NextMs + dq.spread(q, d, e.handle); e.dueMs > horizon {
 		at := e.dueMs
 		if d.ExpiresMs != 0 {
 			at = min(at, horizon+d.ExpiresMs+1-dq.now.WallMs)
@@ -222,7 +224,7 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 	case q.keys != nil:
 		dq.keys.enter(q, e)
 	default:
-		dq.topics.place(q, &d, e)
+		dq.topics.place(q, d, e)
 	}
 	if d.ExpiresMs != 0 {
 		dq.table.Arm(e.handle, horizon+d.ExpiresMs+1-dq.now.WallMs)

@@ -51,7 +51,7 @@ func (w *worker) call(t *callSlot) Outcome {
 	}
 	w.roundTripper.prepare(req, p.config.UserAgent, wall)
 	if p.config.TestClock != nil {
-		w.roundTripper.request.Header.Add("Carillon-Test-Clock", time.UnixMilli(out.StartedMs).UTC().Format(time.RFC3339Nano))
+		w.roundTripper.add("Carillon-Test-Clock", time.UnixMilli(out.StartedMs).UTC().Format(time.RFC3339Nano))
 	}
 	result, err := w.roundTripper.do(t, s)
 	out.settle(result, err, started)

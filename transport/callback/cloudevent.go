@@ -32,7 +32,7 @@ func (x *roundTripper) addEvent(req *Request) {
 // addOwn adds a header unless the callback has one of that name.
 func (x *roundTripper) addOwn(req *Request, name, value string) {
 	if !has(req.Headers, name) {
-		x.request.Header.Add(name, value)
+		x.add(name, value)
 	}
 }
 

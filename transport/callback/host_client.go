@@ -14,17 +14,14 @@ import (
 // long as they may be idle, one for each destination, and nothing could end it. See closeIdle.
 const noCleaner = true
 
-// newClient returns the client that pools and dials the destination's connections. RoundTrip makes
-// the calls on them.
+// newClient returns the client that pools and dials the destination's connections. The calls on
+// them are ours, see roundTripper.
 func (d *destination) newClient() *fasthttp.HostClient {
 	client := &fasthttp.HostClient{
-		Addr:                      d.key.HostPort(),
-		DialTimeout:               d.dial,
-		Transport:                 transport{},
-		ConnPoolStrategy:          fasthttp.LIFO, // The freshest is the least likely to have been closed.
-		MaxConns:                  math.MaxInt,   // Package slots bounds the calls.
-		MaxIdemponentCallAttempts: 1,
-		SecureErrorLogMessage:     true,
+		Addr:             d.key.HostPort(),
+		DialTimeout:      d.dial,
+		ConnPoolStrategy: fasthttp.LIFO, // The freshest is the least likely to have been closed.
+		MaxConns:         math.MaxInt,   // Package slots bounds the calls.
 	}
 	if d.key.Scheme == "https" {
 		client.IsTLS, client.TLSConfig = true, d.pool.tlsConfig(d.key)

@@ -13,20 +13,18 @@ import (
 )
 
 const (
-	readBufferBytes  = 16 << 10 // also how much is read of an answer's headers
-	writeBufferBytes = 4 << 10
+	readBufferBytes = 16 << 10 // also how much is read of an answer's headers
+	firstWriteBytes = 4 << 10  // of head and body together, if the head is no longer
 )
 
 // roundTripper is a worker's tool for its calls: buffers that are filled again for every call, and
 // the call that is being made.
 type roundTripper struct {
-	request fasthttp.Request
-	answer  fasthttp.Response
-	reader  *bufio.Reader
-	writer  *bufio.Writer
-	scheme  fasthttp.URI
-	scratch []byte
-	signer  signer
+	head   []byte // of the request, without the empty line at its end; then what is written first
+	body   []byte // of the request, not ours
+	answer fasthttp.Response
+	reader *bufio.Reader
+	signer signer
 
 	lastOnConn bool   // no other answer is read from the connection
 	kept       []byte // of the body of a call that failed
@@ -50,36 +48,17 @@ type result struct {
 	body       []byte
 }
 
-// do makes the call that prepare filled in, within the span.
+// do makes the call that prepare filled in, within the span. It tries another connection only if not
+// one byte of the request had been sent, so the receiver sees it at most once.
 func (x *roundTripper) do(t *callSlot, s span) (result, error) {
-	d := t.dest
-	x.pool, x.call, x.span, x.result = d.pool, t, s, result{}
-	x.request.SetUserValue(ofCall, x)
-	x.scheme.SetScheme(d.key.Scheme)
-	// Do reads only the scheme; setTarget writes the real target.
-	x.request.SetURI(&x.scheme)
-	err := d.client.Do(&x.request, &x.answer)
-	x.request.SetBodyRaw(nil)
-	return x.result, err
-}
-
-// ofCall is the key under which a request carries its roundTripper.
-var ofCall any = new(byte)
-
-// transport implements fasthttp.RoundTripper.
-type transport struct{}
-
-// RoundTrip tries another connection only if not one byte of the request had been sent, so the
-// receiver sees it at most once. The library is never asked to try again.
-func (transport) RoundTrip(
-	client *fasthttp.HostClient, req *fasthttp.Request, _ *fasthttp.Response,
-) (retry bool, err error) {
-	x := req.UserValue(ofCall).(*roundTripper)
-	x.setTarget()
+	x.pool, x.call, x.span, x.result = t.dest.pool, t, s, result{}
+	x.answer.Reset()
+	var err error
 	for again := true; again; {
-		again, err = x.onConn(client)
+		again, err = x.onConn(t.dest.client)
 	}
-	return false, err
+	x.body = nil
+	return x.result, err
 }
 
 // onConn makes the call on an idle connection, or else on a new one. It reports whether to try
@@ -133,19 +112,13 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, err error) {
 	if x.reader == nil {
 		x.reader = bufio.NewReaderSize(nil, readBufferBytes)
-		x.writer = bufio.NewWriterSize(nil, writeBufferBytes)
 	}
-	x.writer.Reset(stream)
 	x.reader.Reset(stream)
 	x.lastOnConn = false
 	defer x.reader.Reset(nil) // keep no connection alive
-	defer x.writer.Reset(nil)
 	r := &x.result
 	before := c.written
-	writeErr := x.request.Write(x.writer)
-	if writeErr == nil {
-		writeErr = x.writer.Flush()
-	}
+	writeErr := x.write(stream)
 	r.sent = c.written > before
 	if writeErr != nil && (!r.sent || isTimeout(writeErr)) {
 		return false, writeErr
@@ -182,4 +155,17 @@ func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, er
 		r.answer = x.keptAnswer()
 	}
 	return reusable && whole && x.reader.Buffered() == 0 && c.quiet(stream), nil
+}
+
+// write sends the request, in one write if it is short.
+func (x *roundTripper) write(stream net.Conn) error {
+	head := append(x.head, "\r\n"...)
+	n := min(len(x.body), max(0, firstWriteBytes-len(head)))
+	head = append(head, x.body[:n]...)
+	x.head = head[:len(x.head)] // with the room, for the next call
+	_, err := stream.Write(head)
+	if err == nil && n < len(x.body) {
+		_, err = stream.Write(x.body[n:])
+	}
+	return err
 }

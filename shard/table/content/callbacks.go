@@ -43,6 +43,9 @@ type callbacks struct {
 	index  index.Index
 	sealed sealedBy
 	last   uint32 // interned, if it is not free since: the next is often the same
+
+	decoded Target // the last one that Callback returned
+	of      timer.Callback
 }
 
 func (c *callbacks) at(n uint32) *override {
@@ -144,7 +147,8 @@ func (s *Store) TargetOf(row uint32) Target {
 	return Target(s.callbacks.at(row).life)<<32 | Target(row)
 }
 
-// Callback returns the callback that n identifies, or an empty one if it is no longer used.
+// Callback returns the callback that n identifies, or an empty one if it is no longer used. Its
+// headers are not to be changed.
 func (s *Store) Callback(n Target) timer.Callback {
 	row := uint32(n)
 	if row == 0 || row > s.callbacks.high {
@@ -153,7 +157,10 @@ func (s *Store) Callback(n Target) timer.Callback {
 	if g := s.callbacks.at(row); g.refs == 0 || g.life != uint32(n>>32) {
 		return timer.Callback{}
 	}
-	return s.CallbackAt(row)
+	if c := &s.callbacks; c.decoded != n {
+		c.decoded, c.of = n, s.CallbackAt(row)
+	}
+	return s.callbacks.of
 }
 
 // Define returns a callback's encoded form, and whether its bytes still have their hash, if it was
