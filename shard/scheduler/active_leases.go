@@ -146,14 +146,11 @@ func (al *activeLeases) deadline(f *activeLease) time.Duration {
 // stands reports whether the timer is unchanged since it was queued, is not being leased, and has
 // not expired.
 func (al *activeLeases) stands(e entry) bool {
-	t := al.table
-	if !t.Live(e.handle, e.seq) {
+	if !al.table.ScheduledAt(e.handle, e.seq, e.rev) {
 		return false
 	}
-	d := t.Due(e.handle)
 	f := al.byTimer[e.handle]
-	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && al.pulls.reserved[e.handle] != e.seq &&
-		(d.ExpiresMs == 0 || al.now.WallMs <= d.ExpiresMs)
+	return (f == nil || f.seq != e.seq || f.phase != proposed) && al.pulls.reserved[e.handle] != e.seq && !al.table.PastExpiry(e.handle, al.now.WallMs)
 }
 
 // kept reports that a gate has delayed a timer past its due time: a pause, a breaker, a limit, or
@@ -297,12 +294,7 @@ func (al *activeLeases) start(f *activeLease) {
 
 // mayCall reports whether a held lease stands, and its call may begin. Otherwise it ends the lease.
 func (al *activeLeases) mayCall(f *activeLease) bool {
-	if !al.table.Live(f.handle, f.seq) { // its topic was dropped by force
-		al.drop(f)
-		return false
-	}
-	d := al.table.Due(f.handle)
-	if d.State != timer.Leased || d.Fence != f.fence {
+	if !al.table.LeasedBy(f.handle, f.seq, f.fence) { // its topic was dropped by force, say
 		al.drop(f)
 		return false
 	}

@@ -84,18 +84,22 @@ func (h *heap[T]) filter(keep func(T) bool) {
 	}
 }
 
+// down puts the item at i where it belongs, at i or below.
 func (h *heap[T]) down(i int) {
-	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(h.items); c++ {
-			if h.items[c].before(h.items[least]) {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		h.items[i], h.items[least] = h.items[least], h.items[i]
-		i = least
+	n := len(h.items)
+	if i >= n {
+		return
 	}
+	v := h.items[i]
+	for c := 2*i + 1; c < n; c = 2*i + 1 {
+		if c+1 < n && h.items[c+1].before(h.items[c]) {
+			c++
+		}
+		if !h.items[c].before(v) {
+			break
+		}
+		h.items[i] = h.items[c]
+		i = c
+	}
+	h.items[i] = v
 }

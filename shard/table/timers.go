@@ -63,6 +63,21 @@ func (t *timers) ScheduledAt(h timer.Handle, seq uint64, rev uint32) bool {
 	return s != nil && s.Rev == rev && s.State() == timer.Scheduled
 }
 
+// LeasedBy reports whether the handle still holds the timer of that number, under the lease of that
+// fence.
+func (t *timers) LeasedBy(h timer.Handle, seq, fence uint64) bool {
+	s := t.live(h, seq)
+	return s != nil && s.State() == timer.Leased && t.attempts.At(s.Attempt).Fence == fence
+}
+
+// PastExpiry reports whether a scheduled timer's expiry is over.
+func (t *timers) PastExpiry(h timer.Handle, nowMs int64) bool {
+	s := t.slots.At(h)
+	v := t.content.View(s.Ref)
+	end := v.ExpiresMs(t.dueMs(s))
+	return end != 0 && nowMs > end
+}
+
 // Lookup finds a timer by its id: the live one, or else the last ended one that is still kept. Of
 // timers that wait behind each other it is the first.
 func (t *timers) Lookup(topic timer.TopicID, id string) (timer.Handle, bool) {
