@@ -2,6 +2,7 @@ package table
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"carillon/timer"
@@ -64,5 +65,50 @@ func TestDueOrder(t *testing.T) {
 		if a, b := orders[0].Len(), orders[1].Len(); a != counts[0]+counts[1] || b != counts[2] || table.queued.waiting != a+b {
 			t.Fatalf("step %d: %d and %d timers, want %v", step, a, b, counts)
 		}
+	}
+}
+
+// TestQueueNumbers: numbers of queues in which no timer waits are given to others, and one that a
+// queue had in another table, or before all were forgotten, is not taken for its own.
+func TestQueueNumbers(t *testing.T) {
+	var order DueOrder
+	one, other := &timetable{}, &timetable{}
+	var queues [1000]countedQueue
+	for i := range queues {
+		queues[i].order = &order
+		one.WaitIn(1, &queues[i], 0)
+		if queues[i].timers != 1 || i > 0 && queues[i-1].timers != 0 {
+			t.Fatalf("queue %d has %d timers", i, queues[i].timers)
+		}
+	}
+	if n := len(one.queued.queues); n > 3 {
+		t.Errorf("%d numbers for one timer", n)
+	}
+	last := &queues[len(queues)-1]
+	other.WaitIn(1, &countedQueue{order: new(DueOrder)}, 0)
+	other.WaitIn(2, last, 0)
+	one.WaitIn(1, nil, 0)
+	if last.timers != 1 || other.queued.waiting != 2 || one.queued.waiting != 0 {
+		t.Errorf("%d timers wait in the queue, %d and %d in the tables", last.timers, other.queued.waiting, one.queued.waiting)
+	}
+	one.ForgetQueues()
+	one.WaitIn(5, &countedQueue{order: &order}, 0)
+	one.WaitIn(6, last, 0)
+	one.WaitIn(6, nil, 0)
+	if last.timers != 1 || order.Len() != 2 {
+		t.Errorf("%d timers wait in the queue, %d in the order", last.timers, order.Len())
+	}
+}
+
+// TestWaitingTimersHaveNoPointers: the collector follows none, however many timers wait.
+func TestWaitingTimersHaveNoPointers(t *testing.T) {
+	part := reflect.TypeFor[queuedPart]()
+	for i := range part.NumField() {
+		if of := part.Field(i).Type.Elem().Kind(); of != reflect.Uint32 {
+			t.Errorf("%s has elements of kind %s", part.Field(i).Name, of)
+		}
+	}
+	if part.Size() != 512 {
+		t.Errorf("a part has %d bytes", part.Size())
 	}
 }
