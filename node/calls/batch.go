@@ -41,9 +41,7 @@ func (d *Dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done 
 		d.Started.Add(1)
 	}
 	p.(callback.Permit).Start(r, func(out callback.Outcome) {
-		if r.Body != nil {
-			d.bodies.Put(&r.Body)
-		}
+		d.bodies.Put(&r.Body)
 		if !out.NotSent {
 			d.batches.calls.Add(1)
 			d.batches.timers.Add(int64(len(ids)))
@@ -67,8 +65,7 @@ func repeated(out delivery.Outcome, n int) []delivery.Outcome {
 	return list
 }
 
-// batchRequest is the request of a call of many timers, and their webhook-ids in order, which are
-// there once its body is made.
+// batchRequest is the request of a call of many timers, and their webhook-ids in order.
 func (d *Dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []string, error) {
 	cb := c.Own.Under(&c.Topic.Policy.Callback)
 	r := &callback.Request{
@@ -76,15 +73,13 @@ func (d *Dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []
 		Topic: c.Topic.Name, WebhookID: "msg_batch_" + rand.Text(), ReadBody: true, KeepAnswer: !c.Topic.Policy.NoAnswers, Deadline: c.Deadline,
 	}
 	ids := make([]string, len(c.Jobs))
-	r.Make = func(r *callback.Request) { // not on the shard's own goroutine, which all shards of a worker share
-		for i := range c.Jobs {
-			ids[i] = webhookID(c.Shard, &c.Jobs[i])
-		}
-		if free, _ := d.bodies.Get().(*[]byte); free != nil {
-			r.Body = (*free)[:0]
-		}
-		r.Body = appendBatchBody(r.Body, c, ids)
+	for i := range c.Jobs {
+		ids[i] = webhookID(c.Shard, &c.Jobs[i])
 	}
+	if free, _ := d.bodies.Get().(*[]byte); free != nil {
+		r.Body = (*free)[:0]
+	}
+	r.Body = appendBatchBody(r.Body, c, ids)
 	var err error
 	if r.Headers, err = d.openHeaders(func(header string) secret.Place { return secret.OfTopic(c.Topic.Name, header) }, cb.Headers); err != nil {
 		return nil, nil, err

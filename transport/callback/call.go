@@ -32,9 +32,6 @@ func (w *worker) call(t *callSlot) Outcome {
 	if _, open := t.breaker.blocked(); open { // since the permit was granted
 		return p.notSent("not sent: the breaker is open")
 	}
-	if req.Make != nil {
-		req.Make(req)
-	}
 	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
 	out := Outcome{Started: started}
 	out.stamp(&p.config, wall, 0)

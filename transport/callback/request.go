@@ -41,9 +41,6 @@ type Request struct {
 	// off, or is longer than MaxReadBody, fails the call.
 	ReadBody bool
 
-	// Make fills Body in, on the goroutine of the call; nil: it is there.
-	Make func(*Request)
-
 	// Deadline is the dispatch guard on the clock of leases, Config.Lease: a call that
 	// could still be running then is not made, and ends as NotSent. Zero: no guard.
 	Deadline time.Duration
