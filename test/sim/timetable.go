@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -55,23 +56,38 @@ func every(step int) func(int) bool { return func(n int) bool { return n%step ==
 // drawTimetable draws a series. All its occurrences lie in the past, so it catches up with them one
 // after another.
 func drawTimetable(c chance) *timetable {
-	rule := &timetables[c.IntN(len(timetables))]
-	t := &timetable{cron: rule.cron, zone: rule.zone}
-	zone := rule.in()
-	fits := func(at time.Time) bool { return rule.minute(at.Minute()) && rule.hour(at.Hour()) }
-	from := rule.from.Add(time.Duration(c.IntN(90)) * time.Minute)
-	for at := from; len(t.dues) < rule.count; at = at.Add(time.Minute) {
-		local := at.In(zone)
-		switch {
-		case fits(local) && (rule.rhythm || !cameBefore(at, zone)):
-		case !rule.rhythm && leftOut(at, zone, fits):
-		default:
-			continue
-		}
-		t.dues = append(t.dues, at.UnixMilli())
-	}
-	return t
+	i := c.IntN(len(timetables))
+	rule, dues := &timetables[i], occurrences()[i]
+	first, _ := slices.BinarySearch(dues, rule.from.Add(time.Duration(c.IntN(beginsWithin))*time.Minute).UnixMilli())
+	return &timetable{cron: rule.cron, zone: rule.zone, dues: slices.Clone(dues[first : first+rule.count])}
 }
+
+// beginsWithin is the number of minutes after a rule's from in which a series may begin.
+const beginsWithin = 90
+
+// occurrences are by rule the due times of all its series. It walks days minute by minute, so it
+// does that once.
+var occurrences = sync.OnceValue(func() [][]int64 {
+	all := make([][]int64, len(timetables))
+	for i, rule := range timetables {
+		zone := rule.in()
+		fits := func(at time.Time) bool { return rule.minute(at.Minute()) && rule.hour(at.Hour()) }
+		last := rule.from.Add(beginsWithin * time.Minute)
+		for at, left := rule.from, rule.count; left > 0; at = at.Add(time.Minute) {
+			switch {
+			case fits(at.In(zone)) && (rule.rhythm || !cameBefore(at, zone)):
+			case !rule.rhythm && leftOut(at, zone, fits):
+			default:
+				continue
+			}
+			all[i] = append(all[i], at.UnixMilli())
+			if !at.Before(last) {
+				left--
+			}
+		}
+	}
+	return all
+})
 
 // shown is the wall clock time in minutes.
 func shown(at time.Time, zone *time.Location) int64 {
