@@ -95,19 +95,25 @@ func (t *tasks) Go(run func()) {
 // schedule runs do in the process after d, if it still runs; if it is paused, after the pause.
 func (t *tasks) schedule(d time.Duration, do func()) {
 	t.n.w.after(d, func() {
-		if n := t.n; n.life == t.life && n.up {
-			if n.paused {
-				n.backlog = append(n.backlog, delayed{n.id, func() { t.alive(do) }})
-				return
-			}
+		if t.lives() {
 			do()
+		} else {
+			t.defers(do)
 		}
 	})
 }
 
-func (t *tasks) alive(do func()) {
-	if !t.over {
-		do()
+// lives reports whether the process runs and is not paused.
+func (t *tasks) lives() bool { return t.n.life == t.life && t.n.up && !t.n.paused }
+
+// defers has do run after the pause of a process that is paused.
+func (t *tasks) defers(do func()) {
+	if n := t.n; n.life == t.life && n.up {
+		n.backlog = append(n.backlog, delayed{n.id, func() {
+			if !t.over {
+				do()
+			}
+		}})
 	}
 }
 
@@ -138,22 +144,70 @@ func (t *tasks) end() {
 	clear(t.all)
 }
 
-// block suspends the running task. begin gets the function that wakes it, which may be called once
-// or more, from anywhere.
-func (t *tasks) block(begin func(wake func())) {
-	c, woken := t.n.w.running, false
+// pause is the wait of one task.
+type pause struct {
+	tasks *tasks
+	c     *coroutine
+	woken bool
+	late  bool // woken because the time was over
+}
+
+// pause returns the wait of the running task, which begins with its hold.
+func (t *tasks) pause() *pause {
+	c := t.n.w.running
 	if c == nil {
 		panic("sim: something waits that is no task")
 	}
-	begin(func() {
-		if !woken {
-			woken = true
-			t.schedule(0, func() { t.run(c) })
-		}
-	})
-	if !c.yield(struct{}{}) || t.over {
+	return &pause{tasks: t, c: c}
+}
+
+// wake ends the wait. It may be called once or more, from anywhere.
+func (p *pause) wake() {
+	if !p.woken {
+		p.woken = true
+		p.tasks.n.w.after(0, p.resume)
+	}
+}
+
+func (p *pause) resume() {
+	if p.tasks.lives() {
+		p.run()
+	} else {
+		p.tasks.defers(p.run)
+	}
+}
+
+func (p *pause) run() { p.tasks.run(p.c) }
+
+// until ends the wait when the context ends, or when d has passed.
+func (p *pause) until(ctx context.Context, d time.Duration) {
+	if c, ok := ctx.(*taskContext); ok && !c.endless {
+		c.waiting = append(c.waiting, p.wake)
+	}
+	if d != task.Forever {
+		p.tasks.n.w.after(d, p.timeUp)
+	}
+}
+
+func (p *pause) timeUp() {
+	if !p.woken {
+		p.late = true
+		p.wake()
+	}
+}
+
+// hold suspends the task until it is woken.
+func (p *pause) hold() {
+	if !p.c.yield(struct{}{}) || p.tasks.over {
 		panic(ended{})
 	}
+}
+
+// block suspends the running task. begin gets the function that wakes it.
+func (t *tasks) block(begin func(wake func())) {
+	p := t.pause()
+	begin(p.wake)
+	p.hold()
 }
 
 // Sleep implements task.Env.
@@ -164,33 +218,10 @@ func (t *tasks) Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}
-	slept := false
-	t.wait(ctx, d, func(func()) {}, &slept)
-	return slept
-}
-
-// wait blocks until begin's wake is called, the context ends, or d has passed; in the last case it
-// sets over.
-func (t *tasks) wait(ctx context.Context, d time.Duration, begin func(wake func()), over *bool) {
-	done := false
-	t.block(func(wake func()) {
-		once := func() {
-			done = true
-			wake()
-		}
-		begin(once)
-		if c, ok := ctx.(*taskContext); ok {
-			c.whenEnded(once)
-		}
-		if d != task.Forever {
-			t.n.w.after(d, func() {
-				if !done {
-					*over = true
-					once()
-				}
-			})
-		}
-	})
+	p := t.pause()
+	p.until(ctx, d)
+	p.hold()
+	return p.late
 }
 
 // NewSignal implements task.Env.
@@ -214,8 +245,10 @@ func (s *signal) Set() {
 // Wait implements task.Signal.
 func (s *signal) Wait(ctx context.Context, d time.Duration) bool {
 	if !s.set && ctx.Err() == nil && d > 0 {
-		over := false
-		s.tasks.wait(ctx, d, func(wake func()) { s.wake = wake }, &over)
+		p := s.tasks.pause()
+		s.wake = p.wake
+		p.until(ctx, d)
+		p.hold()
 		s.wake = nil
 	}
 	was := s.set
@@ -278,12 +311,6 @@ func (c *taskContext) Value(key any) any {
 		return c.pull
 	}
 	return nil
-}
-
-func (c *taskContext) whenEnded(wake func()) {
-	if !c.endless {
-		c.waiting = append(c.waiting, wake)
-	}
 }
 
 func (c *taskContext) adopt(child *taskContext) {
