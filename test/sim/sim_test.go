@@ -94,8 +94,8 @@ func TestThirtyNodes(t *testing.T) {
 	}
 }
 
-// TestSeeds runs many seeds, in one process per processor, because a run replaces the process's
-// source of randomness.
+// TestSeeds runs many seeds, in one process per processor at a time, because a run replaces the
+// process's source of randomness.
 func TestSeeds(t *testing.T) {
 	switch {
 	case *flagSeed != 0:
@@ -149,37 +149,53 @@ func runSeeds(t *testing.T, s share) {
 	t.Logf("%s%s", sumMark, &all)
 }
 
+// partsEach is into how many parts each processor's seeds are divided: whichever is done takes the
+// next, so that both work to the end.
+const partsEach = 8
+
 // shareSeeds starts processes like this one that run the seeds.
 func shareSeeds(t *testing.T) {
 	workers := runtime.GOMAXPROCS(0)
-	least, budget := leastSeeds, seedsBudget
+	least, budget, parts := leastSeeds, seedsBudget, workers
 	if *flagSeeds > 0 {
-		least, budget = *flagSeeds, 0
+		least, budget, parts = *flagSeeds, 0, partsEach*workers
 	}
-	workers = min(workers, least)
-	all := make([]sum, workers)
-	cpu := make([]time.Duration, workers)
-	var group sync.WaitGroup
-	for i := range workers {
-		s := fmt.Sprintf(shareFormat, *flagFirst+uint64(i), workers, (least+workers-1-i)/workers, budget)
+	parts = min(parts, least)
+	all := make([]sum, parts)
+	cpu := make([]time.Duration, parts)
+	next := make(chan int, parts)
+	for i := range parts {
+		next <- i
+	}
+	close(next)
+	runPart := func(i int) {
+		s := fmt.Sprintf(shareFormat, *flagFirst+uint64(i), parts, (least+parts-1-i)/parts, budget)
 		cmd := exec.Command(os.Args[0], "-test.run=^TestSeeds$", "-test.v", "-test.timeout=0", "-sim.share="+s, fmt.Sprint("-sim.all=", *flagAll), "-sim.profile="+*flagProfile, fmt.Sprint("-sim.twice=", *flagTwice))
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+			return
+		}
+		t.Logf("%s", out)
+		_, text, _ := bytes.Cut(out, []byte(sumMark))
+		if err := json.NewDecoder(bytes.NewReader(text)).Decode(&all[i]); err != nil || all[i].Seeds == 0 {
+			t.Errorf("no sum (%v)", err)
+		}
+		cpu[i] = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	var group sync.WaitGroup
+	for range workers {
 		group.Go(func() {
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v\n%s", err, out)
-				return
+			for i := range next {
+				if !t.Failed() || *flagAll {
+					runPart(i)
+				}
 			}
-			t.Logf("%s", out)
-			_, text, _ := bytes.Cut(out, []byte(sumMark))
-			if err := json.NewDecoder(bytes.NewReader(text)).Decode(&all[i]); err != nil || all[i].Seeds == 0 {
-				t.Errorf("no sum (%v)", err)
-			}
-			cpu[i] = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		})
 	}
 	group.Wait()
-	for i := 1; i < workers; i++ {
+	for i := 1; i < parts; i++ {
 		all[0].add(&all[i])
 		cpu[0] += cpu[i]
 	}
