@@ -1,7 +1,6 @@
 package memfs
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -39,8 +38,9 @@ func (m *FS) lie(name string, dir bool) SyncLie {
 // lie carries out a false sync.
 func (b *blocks) lie(l SyncLie) {
 	var dirty []int64
-	for _, i := range slices.Sorted(maps.Keys(b.before)) {
-		if !b.failed[i] {
+	slices.Sort(b.changed)
+	for _, i := range b.changed {
+		if !b.sectors[i].failed {
 			dirty = append(dirty, i)
 		}
 	}
@@ -49,13 +49,14 @@ func (b *blocks) lie(l SyncLie) {
 		dirty = dirty[skip:min(n, skip+l.Count)]
 	}
 	for _, i := range dirty {
-		b.failed[i] = true
+		b.sectors[i].failed = true
 	}
 	if sectors := (int64(len(b.data)) + sectorBytes - 1) / sectorBytes; l.Shift != 0 && sectors > 1 {
 		for _, i := range dirty {
 			to := ((i+l.Shift)%sectors + sectors) % sectors
 			if lo, hi := i*sectorBytes, min((i+1)*sectorBytes, int64(len(b.data))); lo < hi && to != i {
-				b.before[to], b.failed[to] = slices.Clone(b.data[lo:hi]), true
+				s := b.change(to)
+				s.before, s.failed = slices.Clone(b.data[lo:hi]), true
 			}
 		}
 	}
