@@ -130,13 +130,14 @@ func (c *Command) Encode() []byte {
 // decodeCommand reads a command. ErrMalformed: no build can read it. feature.ErrNewer: this build
 // cannot, and must stop, since replicas that skip commands would diverge.
 func decodeCommand(data []byte) (*Command, error) {
-	if !json.Valid(data) {
-		return nil, ErrMalformed
-	}
 	var c Command
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
+	err := d.Decode(&c)
+	if err != nil && !json.Valid(data) || err == nil && len(bytes.Trim(data[d.InputOffset():], " \t\r\n")) > 0 {
+		return nil, ErrMalformed
+	}
+	if err != nil {
 		return nil, fmt.Errorf("a command that this build does not know: %w: %w", feature.ErrNewer, err)
 	}
 	switch c.Verb {

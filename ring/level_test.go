@@ -197,7 +197,8 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 		t.Error("what cannot be applied has changed the state")
 	}
 	// Of no build: it is not proposed.
-	for _, data := range []string{"", "{", "nonsense", `{"verb":"ensure","name":"b"}`, `{"verb":"put","name":"b","policy":null}`} {
+	for _, data := range []string{"", "{", "nonsense", `{"verb":"ensure","name":"b"}`, `{"verb":"put","name":"b","policy":null}`,
+		`{"verb":"pause","name":"a"} {}`, `{"verb":"pause","name":"a"}x`, `{"verb":"new","new":1}x`} {
 		if err := s.Check([]byte(data)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v", data, err)
 		}

@@ -18,7 +18,8 @@ func (s *State) Hash() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	c := &s.cluster
-	h := newStateHash()
+	var room hashRoom
+	h := stateHash{room[:0]}
 	h.number(uint64(lastID))
 	h.number(topics)
 	if c.id != "" {
@@ -35,13 +36,15 @@ func (s *State) Hash() uint64 {
 }
 
 func hashTopic(t *timer.Topic) uint64 {
-	h := newStateHash()
+	var room hashRoom
+	h := stateHash{room[:0]}
 	h.topic(t)
 	return h.sum64()
 }
 
 func hashNode(n *Node) uint64 {
-	h := newStateHash()
+	var room hashRoom
+	h := stateHash{room[:0]}
 	h.number(n.ID)
 	h.texts(n.Name, n.HTTP, n.Peer, n.Gossip, n.Zone, n.Version, string(n.State))
 	h.numbers(int64(n.Level), int64(n.Starts), n.JoinedMs, n.SinceMs)
@@ -52,7 +55,8 @@ func hashNode(n *Node) uint64 {
 }
 
 func hashRow(r *Assignment) uint64 {
-	h := newStateHash()
+	var room hashRoom
+	h := stateHash{room[:0]}
 	h.numbers(int64(r.Group), int64(r.Epoch))
 	h.flags(r.Settled, r.Unmoved)
 	h.replicas(r.Replicas, r.Replicas == nil)
@@ -64,16 +68,10 @@ func hashRow(r *Assignment) uint64 {
 }
 
 // stateHash gathers the bytes that are hashed. Everything has a length, or its length before it.
-type stateHash struct {
-	b    []byte
-	room [512]byte // most need no more
-}
+type stateHash struct{ b []byte }
 
-func newStateHash() *stateHash {
-	h := new(stateHash)
-	h.b = h.room[:0]
-	return h
-}
+// hashRoom is room for the bytes of most, on the stack of whoever hashes.
+type hashRoom [512]byte
 
 func (h *stateHash) sum64() uint64 { return xxhash.Sum64(h.b) }
 
