@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -55,9 +56,15 @@ type SnapshotInfo struct {
 
 func parseSnapshotName(name string) (SnapshotInfo, bool) {
 	i := SnapshotInfo{Name: name}
-	if n, err := fmt.Sscanf(name, "%08x-%016x-%016x"+snapshotSuffix, &i.Shard, &i.Index, &i.Term); n != 3 || err != nil {
-		return i, false
+	var numbers [3]uint64
+	for k, digits := range strings.SplitN(strings.TrimSuffix(name, snapshotSuffix), "-", len(numbers)) {
+		n, err := strconv.ParseUint(digits, 16, 64)
+		if err != nil {
+			return i, false
+		}
+		numbers[k] = n
 	}
+	i.Shard, i.Index, i.Term = uint32(numbers[0]), numbers[1], numbers[2]
 	return i, SnapshotMeta{Shard: i.Shard, Index: i.Index, Term: i.Term}.FileName() == name
 }
 

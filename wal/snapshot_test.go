@@ -242,3 +242,20 @@ func TestSnapshotNameOutlivesAFailedSync(t *testing.T) {
 		t.Fatalf("%d found, %d left after a power cut", len(list), len(after))
 	}
 }
+
+// TestSnapshotNames: only the very names that are written are those of snapshots.
+func TestSnapshotNames(t *testing.T) {
+	want := SnapshotInfo{Name: "0000002a-00000000000000ff-ffffffffffffffff.snap", Shard: 42, Index: 255, Term: 1<<64 - 1}
+	if i, ok := parseSnapshotName(want.Name); !ok || i != want {
+		t.Errorf("%+v, %v, want %+v", i, ok, want)
+	}
+	for _, name := range []string{
+		"", ".snap", "-.snap", "0000002a-00000000000000ff.snap", "0000002a-00000000000000ff-0000000000000001", "0000002A-00000000000000ff-0000000000000001.snap",
+		"2a-ff-1.snap", "10000002a-00000000000000ff-0000000000000001.snap", "0000002a-00000000000000ff-00000000000000001.snap", "0000002a-00000000000000ff-0000000000000001-1.snap",
+		"+000002a-00000000000000ff-0000000000000001.snap", "0x00002a-00000000000000ff-0000000000000001.snap", "0000002a-00000000000000ff-0000000000000001.snap.tmp",
+	} {
+		if i, ok := parseSnapshotName(name); ok {
+			t.Errorf("%q is taken for %+v", name, i)
+		}
+	}
+}
