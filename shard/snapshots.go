@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	snapshotRetry    = 30 * time.Second
 	wantedRetry      = 2 * time.Second // if a follower, perhaps needed for a majority, waits
 	snapshotChunk    = 256 << 10
+	snapshotRoom     = snapshotChunk + 4096
 	snapshotQueue    = 4 // chunks that wait for the writer
 	// settleAfter is how long after its newest snapshot an idle group gives up the older one. A
 	// shard that has a leader is never idle, because of its canary.
@@ -159,13 +161,16 @@ func (w *worker) beginSnapshot(r *replica) {
 	w.feedSnapshot()
 }
 
+// snapshotRooms holds the memory of chunks that are written, for the next: most states take one.
+var snapshotRooms = sync.Pool{New: func() any { return new([snapshotRoom]byte) }}
+
 // feedSnapshot passes the next chunk to the writer, if the writer has room.
 func (w *worker) feedSnapshot() {
 	run := w.snapshot
 	if run.chunks == nil || len(run.chunks) == cap(run.chunks) {
 		return
 	}
-	chunk, done := run.state.Next(make([]byte, 0, snapshotChunk+4096), snapshotChunk)
+	chunk, done := run.state.Next(snapshotRooms.Get().(*[snapshotRoom]byte)[:0], snapshotChunk)
 	run.pieces = append(run.pieces, cap(chunk))
 	run.chunks <- chunk
 	if !done {
@@ -194,6 +199,9 @@ func (f snapshotFiles) writeSnapshot(run *snapshotRun, chunks <-chan []byte, too
 	for chunk := range chunks {
 		if err == nil {
 			_, err = file.Write(chunk)
+		}
+		if cap(chunk) == snapshotRoom {
+			snapshotRooms.Put((*[snapshotRoom]byte)(chunk[:snapshotRoom]))
 		}
 		took()
 	}
