@@ -121,12 +121,6 @@ func (s *calls) take(id uint64) *call {
 	return w
 }
 
-func (s *calls) inFlight() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.waiting)
-}
-
 // fail ends all calls with the connection. Those that never left the outbox are certain.
 func (s *calls) fail(out *outbox, cause error) {
 	s.mu.Lock()

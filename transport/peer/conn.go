@@ -69,10 +69,7 @@ func (c *conn) close(cause error) {
 	c.once.Do(func() {
 		c.cancel(cause)
 		closeNow(c.nc)
-		dropped := c.out.close()
-		if c.peer != nil && c.lane == LaneControl {
-			c.peer.dropped.Add(uint64(dropped))
-		}
+		c.out.close()
 	})
 }
 
@@ -126,7 +123,6 @@ func (r *deadlineReader) Read(b []byte) (int, error) {
 	}
 	n, err := r.conn.nc.Read(b)
 	if p := r.conn.peer; p != nil && n > 0 {
-		p.bytesIn.Add(uint64(n))
 		p.heard(r.conn.hello.Starts)
 	}
 	return n, err
@@ -182,14 +178,14 @@ func (c *conn) writeAll(pieces [][]byte) error {
 		}
 		if n > 1 {
 			step := append(net.Buffers(nil), pieces[:n]...) // which WriteTo uses up
-			if err := c.writeStep(func() (int64, error) { return step.WriteTo(c.nc) }); err != nil {
+			if err := c.writeStep(func() error { _, err := step.WriteTo(c.nc); return err }); err != nil {
 				return err
 			}
 		}
 		for rest := pieces[0]; n == 1 && len(rest) > 0; {
 			part := rest[:min(len(rest), writeStepBytes)]
 			rest = rest[len(part):]
-			if err := c.writeStep(func() (int64, error) { n, err := c.nc.Write(part); return int64(n), err }); err != nil {
+			if err := c.writeStep(func() error { _, err := c.nc.Write(part); return err }); err != nil {
 				return err
 			}
 		}
@@ -198,7 +194,7 @@ func (c *conn) writeAll(pieces [][]byte) error {
 	return nil
 }
 
-func (c *conn) writeStep(write func() (int64, error)) error {
+func (c *conn) writeStep(write func() error) error {
 	patience := c.t.config.IdleTimeout
 	if c.lane == LaneBulk {
 		patience = c.t.config.BulkStall
@@ -206,9 +202,5 @@ func (c *conn) writeStep(write func() (int64, error)) error {
 	if err := c.nc.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
-	n, err := write()
-	if c.peer != nil {
-		c.peer.bytesOut.Add(uint64(n))
-	}
-	return err
+	return write()
 }

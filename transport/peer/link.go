@@ -136,8 +136,7 @@ func (l *link) disconnect(err error) {
 	if out == nil {
 		return
 	}
-	if dropped := out.close(); dropped > 0 && l.kind == LaneControl {
-		l.p.dropped.Add(uint64(dropped))
+	if out.close() && l.kind == LaneControl {
 		l.p.unreachable()
 	}
 }
@@ -162,7 +161,6 @@ func (l *link) send(frame []byte) bool {
 			}
 		}
 	}
-	l.p.dropped.Add(1)
 	l.p.unreachable()
 	return false
 }

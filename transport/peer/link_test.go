@@ -86,12 +86,12 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Errorf("%d frames of 400 bytes waited in 1000 bytes", taken)
 	}
 	within(t, "report", a.host.unreachable) // of the one that found no room
-	if s := a.Stats(); len(s) != 1 || s[0].QueuedBytes != 2*(400+frameHeaderBytes) || s[0].DroppedFrames != 1 {
+	if s := a.Stats(); len(s) != 1 || s[0].QueuedBytes != 2*(400+frameHeaderBytes) {
 		t.Errorf("stats %+v", s)
 	}
 	close(free)
 	within(t, "report", a.host.unreachable) // of those that waited for the dial
-	if s := a.Stats(); s[0].QueuedBytes != 0 || s[0].DroppedFrames != 3 {
+	if s := a.Stats(); s[0].QueuedBytes != 0 {
 		t.Errorf("stats %+v", s)
 	}
 	if a.Send(2, frame) {

@@ -112,11 +112,11 @@ func (o *outbox) take(spare [][]byte) [][]byte {
 	return pieces
 }
 
-// close drops the waiting frames and says how many they were, the first time.
-func (o *outbox) close() (dropped int) {
+// close drops the waiting frames and says whether there were any, the first time.
+func (o *outbox) close() (dropped bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	dropped = o.frames
+	dropped = o.frames > 0
 	freePieces(o.pieces)
 	o.closed, o.pieces, o.bytes, o.frames = true, nil, 0, 0
 	o.room.Broadcast()
@@ -128,10 +128,4 @@ func (o *outbox) left(batch uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.taken > batch
-}
-
-func (o *outbox) queuedBytes() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.bytes
 }

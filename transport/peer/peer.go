@@ -20,10 +20,6 @@ type peer struct {
 	alarm  chan struct{} // holds one when Unreachable is to be reported
 	bulk   chan struct{} // held by the SendFile that runs
 
-	dropped  atomic.Uint64 // control frames
-	bytesIn  atomic.Uint64
-	bytesOut atomic.Uint64
-
 	mu      sync.Mutex
 	lanes   [2]*link // LaneControl and LaneCall, from their first use
 	process process  // the newest seen

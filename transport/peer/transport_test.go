@@ -125,15 +125,11 @@ func TestStats(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := a.Stats()
-	for deadline := time.Now().Add(handshakeLimit); s[0].BytesOut < 2000 && time.Now().Before(deadline); s = a.Stats() {
-		<-time.After(time.Millisecond) // they are counted when the write has returned
-	}
-	if len(s) != 1 || s[0].Node != 2 || s[0].Starts != 1 || !s[0].Control || !s[0].Call || s[0].Heard || s[0].Calls != 0 ||
-		s[0].BytesOut < 2000 || s[0].BytesIn < 1000 || s[0].DroppedFrames != 0 {
+	if len(s) != 1 || s[0].Node != 2 || s[0].Starts != 1 || !s[0].Control || !s[0].Call || s[0].Heard || s[0].Calls != 0 {
 		t.Errorf("of the one that dials: %+v", s)
 	}
 	s = b.Stats()
-	if len(s) != 1 || s[0].Node != 1 || s[0].Control || s[0].Call || !s[0].Heard || s[0].BytesIn < 2000 {
+	if len(s) != 1 || s[0].Node != 1 || s[0].Control || s[0].Call || !s[0].Heard {
 		t.Errorf("of the other: %+v", s)
 	}
 }

@@ -5,21 +5,18 @@ import (
 	"slices"
 )
 
-// PeerStat is one peer as metrics and the console see it.
-type PeerStat struct {
+// peerStat is what a transport has of one peer.
+type peerStat struct {
 	Node          uint64
 	Starts        uint32 // of its newest process seen, 0 = none
 	Control, Call bool   // our connections to it
 	Heard         bool   // its control connection to us
 	QueuedBytes   int    // control and call
 	Calls         int    // ours in flight
-	DroppedFrames uint64 // control
-	BytesIn       uint64 // of all its connections, without the overhead of TLS
-	BytesOut      uint64
 }
 
 // Stats lists the peers by node id.
-func (t *Transport) Stats() []PeerStat {
+func (t *Transport) Stats() []peerStat {
 	t.mu.RLock()
 	peers := make([]*peer, 0, len(t.peers))
 	heard := make(map[uint64]bool, len(t.peers))
@@ -28,22 +25,21 @@ func (t *Transport) Stats() []PeerStat {
 		heard[node] = t.heard[place{node, LaneControl}] != nil
 	}
 	t.mu.RUnlock()
-	stats := make([]PeerStat, 0, len(peers))
+	stats := make([]peerStat, 0, len(peers))
 	for _, p := range peers {
 		s := p.stat()
 		s.Heard = heard[p.node]
 		stats = append(stats, s)
 	}
-	slices.SortFunc(stats, func(a, b PeerStat) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(stats, func(a, b peerStat) int { return cmp.Compare(a.Node, b.Node) })
 	return stats
 }
 
-func (p *peer) stat() PeerStat {
+func (p *peer) stat() peerStat {
 	p.mu.Lock()
-	s := PeerStat{Node: p.node, Starts: p.process.starts}
+	s := peerStat{Node: p.node, Starts: p.process.starts}
 	lanes := p.lanes
 	p.mu.Unlock()
-	s.DroppedFrames, s.BytesIn, s.BytesOut = p.dropped.Load(), p.bytesIn.Load(), p.bytesOut.Load()
 	for kind, l := range lanes {
 		if l == nil {
 			continue
@@ -52,12 +48,16 @@ func (p *peer) stat() PeerStat {
 		out, c := l.out, l.conn
 		l.mu.Unlock()
 		if out != nil {
-			s.QueuedBytes += out.queuedBytes()
+			out.mu.Lock()
+			s.QueuedBytes += out.bytes
+			out.mu.Unlock()
 		}
 		if c == nil {
 			continue
 		}
-		s.Calls += c.calls.inFlight()
+		c.calls.mu.Lock()
+		s.Calls += len(c.calls.waiting)
+		c.calls.mu.Unlock()
 		if Lane(kind) == LaneControl {
 			s.Control = true
 		} else {
