@@ -22,16 +22,16 @@ import (
 // themselves.
 var mayImport = map[string][]string{
 	"cmd":              {"client", "timer/duration", "node", "transport", "loadtest", "internal/backup", "internal/bucket", "timer", "timer/recurrence", "wal", "internal/vfs"},
-	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "internal/delivery", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "timer/recurrence", "internal/backup", "internal/bucket", "internal/tracing"},
+	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "internal/delivery", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "internal/backup", "internal/bucket", "internal/tracing"},
 	"node/feed":        {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"internal/backup":  {"internal/secret", "timer"},
 	"internal/bucket":  {"internal/backup"},
 	"internal/tracing": {"timer"}, // edges only: shard and what is below it know no spans
-	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer"},
+	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer", "timer/encoding"},
 	"node/route":       {"node/task", "internal/order", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
 	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
-	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer"},
+	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
 	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"carillon/internal/feature"
+	"carillon/timer/encoding"
 )
 
 // The metadata that a node gossips, at most metaMax bytes, which is the library's bound:
@@ -33,18 +34,13 @@ func encodeMember(v Member, leaving bool) ([]byte, error) {
 	if err := checkMember(v); err != nil {
 		return nil, err
 	}
-	flags, cluster := byte(0), []byte(v.Cluster)
-	if leaving {
-		flags |= metaLeaving
-	}
+	flags, cluster := encoding.Flag(leaving, metaLeaving), []byte(v.Cluster)
 	if raw, err := hex.DecodeString(v.Cluster); err == nil && len(raw) == 16 && hex.EncodeToString(raw) == v.Cluster {
 		flags |= metaRawCluster
 		cluster = raw
 	}
 	b := append(make([]byte, 0, 256), metaVersion, flags)
-	for _, n := range []uint64{v.ID, uint64(v.Starts), uint64(v.Expect), uint64(v.Shards), uint64(v.Replicas), uint64(v.Level)} {
-		b = binary.AppendUvarint(b, n)
-	}
+	b = encoding.AppendUvarints(b, v.ID, uint64(v.Starts), uint64(v.Expect), uint64(v.Shards), uint64(v.Replicas), uint64(v.Level))
 	common := 0
 	for common < min(len(v.HTTP), len(v.Peer)) && v.HTTP[common] == v.Peer[common] {
 		common++
@@ -68,49 +64,25 @@ func decodeMember(n gossipNode) (v Member, leaving bool, err error) {
 		return Member{}, false, fmt.Errorf("metadata of %d bytes is not of version %d", len(b), metaVersion)
 	}
 	flags := b[1]
-	r := metaReader{b: b[2:]}
-	v.ID, v.Starts = r.number(maxNodeID-1), uint32(r.number(1<<32-1))
-	v.Expect, v.Shards, v.Replicas = int(r.number(metaMaxCount)), int(r.number(metaMaxCount)), int(r.number(metaMaxCount))
-	v.Level = feature.Level(r.number(metaMaxCount))
-	v.Name, v.Zone, v.Version, v.Cluster, v.HTTP = r.text(), r.text(), r.text(), r.text(), r.text()
-	v.Peer = v.HTTP[:r.number(uint64(len(v.HTTP)))] + r.text()
+	r := encoding.Reader{Rest: b[2:]}
+	number := func(most uint64) uint64 { return r.Number(most, "number") }
+	text := func() string { return string(r.Block(len(r.Rest), "text")) }
+	v.ID, v.Starts = number(maxNodeID-1), uint32(number(1<<32-1))
+	v.Expect, v.Shards, v.Replicas = int(number(metaMaxCount)), int(number(metaMaxCount)), int(number(metaMaxCount))
+	v.Level = feature.Level(number(metaMaxCount))
+	v.Name, v.Zone, v.Version, v.Cluster, v.HTTP = text(), text(), text(), text(), text()
+	v.Peer = v.HTTP[:number(uint64(len(v.HTTP)))] + text()
 	if flags&metaRawCluster != 0 {
 		v.Cluster = hex.EncodeToString([]byte(v.Cluster))
 	}
 	v.Version, v.Gossip = v.node().Version, n.addr
-	if r.bad {
+	if r.Fault != "" {
 		return Member{}, false, errors.New("metadata is cut short or out of bounds")
 	}
 	if err := checkMember(v); err != nil {
 		return Member{}, false, err
 	}
 	return v, flags&metaLeaving != 0, nil
-}
-
-type metaReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *metaReader) number(most uint64) uint64 {
-	n, size := binary.Uvarint(r.b)
-	if size <= 0 || n > most {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
-
-func (r *metaReader) text() string {
-	n := r.number(uint64(len(r.b)))
-	if n > uint64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return ""
-	}
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	return s
 }
 
 func checkMember(v Member) error {

@@ -231,8 +231,7 @@ func (c *comparison) send(r *replica, to uint64, p *statePoint) {
 	o := r.w.open(nodeOf(to), stateMessage, r.shard, 0)
 	body := len(o.frame)
 	o.frame = append(o.frame, stateMessageVersion)
-	o.frame = binary.AppendUvarint(o.frame, r.id)
-	o.frame = binary.AppendUvarint(o.frame, p.index)
+	o.frame = binary.AppendUvarint(binary.AppendUvarint(o.frame, r.id), p.index)
 	o.frame = append(o.frame, p.version, 1)
 	o.frame = binary.LittleEndian.AppendUint64(o.frame, p.hash)
 	o.close(r.w, body)
@@ -244,10 +243,10 @@ func (c *comparison) receive(r *replica, from uint64, body []byte) {
 	if r.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
 		return
 	}
-	in := record.Reader{Rest: body[1:]}
+	in := record.Read(body[1:])
 	replica, p := in.Uvarint(), statePoint{index: in.Uvarint(), version: in.Byte()}
 	sound := in.Byte() == 1
-	p.hash = in.Uint64()
+	p.hash = in.U64()
 	if in.End() != nil || !sound || nodeOf(replica) != from || replica == r.id || !slices.Contains(r.membership.all(r), replica) {
 		return
 	}

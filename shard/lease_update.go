@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"encoding/binary"
-
 	"carillon/internal/delivery"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
@@ -106,20 +104,10 @@ const (
 
 func appendReport(b []byte, p *scheduler.Report) []byte {
 	a := &p.Attempt
-	var bits byte
-	if a.NotSent {
-		bits |= reportNotSent
-	}
-	if a.Refused {
-		bits |= reportRefused
-	}
+	bits := encoding.Flag(a.NotSent, reportNotSent) | encoding.Flag(a.Refused, reportRefused)
 	b = append(b, bits)
-	for _, v := range [...]uint64{uint64(p.Owner), uint64(p.Handle), p.Seq, p.Fence, uint64(p.Rev), uint64(a.Status)} {
-		b = binary.AppendUvarint(b, v)
-	}
-	for _, v := range [...]int64{a.RetryAfterMs, a.StartedMs, a.EndedMs} {
-		b = binary.AppendVarint(b, v)
-	}
+	b = encoding.AppendUvarints(b, uint64(p.Owner), uint64(p.Handle), p.Seq, p.Fence, uint64(p.Rev), uint64(a.Status))
+	b = encoding.AppendVarints(b, a.RetryAfterMs, a.StartedMs, a.EndedMs)
 	return encoding.AppendError(b, a.Err, a.Answer)
 }
 
@@ -144,9 +132,7 @@ func (s *timerShard) hearReport(from uint64, body []byte) {
 func (s *timerShard) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
 	o := s.g.w.open(to, overMessage, s.g.shard, 0)
 	body := len(o.frame)
-	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
-		o.frame = binary.AppendUvarint(o.frame, v)
-	}
+	o.frame = encoding.AppendUvarints(o.frame, uint64(owner), uint64(h), fence)
 	o.close(s.g.w, body)
 }
 

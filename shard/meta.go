@@ -11,6 +11,7 @@ import (
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/timer/encoding"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -115,14 +116,7 @@ func (m *metaGroup) entry() metaEntry {
 }
 
 func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []byte {
-	flags := uint64(0)
-	if e.compares {
-		flags |= metaCompares
-	}
-	b := []byte{byte(level)}
-	for _, v := range []uint64{nowMs, origin, number, flags} {
-		b = binary.AppendUvarint(b, v)
-	}
+	b := encoding.AppendUvarints([]byte{byte(level)}, nowMs, origin, number, uint64(encoding.Flag(e.compares, metaCompares)))
 	for _, o := range e.ops {
 		b = binary.AppendUvarint(b, uint64(len(o.cmd)))
 		b = append(b, o.cmd...)
@@ -151,7 +145,7 @@ func readMetaEntry(data []byte) (out metaResult, in record.Reader, err error) {
 	if len(data) == 0 || data[0] == 0 {
 		return out, in, record.ErrMalformed
 	}
-	in = record.Reader{Rest: data[1:]}
+	in = record.Read(data[1:])
 	out.nowMs = int64(in.Uvarint())
 	out.origin, out.number = in.Uvarint(), in.Uvarint()
 	flags := in.Uvarint()
@@ -167,9 +161,9 @@ func (m *metaGroup) runCommands(data []byte) (out metaResult, err error) {
 	if err != nil {
 		return out, err
 	}
-	for len(r.Rest) > 0 && !r.Bad {
+	for len(r.Rest) > 0 {
 		cmd := r.Bytes()
-		if r.Bad {
+		if r.Fault != "" {
 			break
 		}
 		result, err := m.machine.Apply(out.nowMs, cmd)

@@ -108,7 +108,7 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 	if len(b) < 2 || b[1]&^messageBits != 0 {
 		return nil, errMessage
 	}
-	bits, r := b[1], record.Reader{Rest: b[2:]}
+	bits, r := b[1], record.Read(b[2:])
 	h := &heldMessage{kind: pb.MessageType(b[0]), to: r.Uvarint(), from: r.Uvarint(), term: r.Uvarint()}
 	m := &h.message
 	m.Type, m.To, m.From, m.Term = &h.kind, &h.to, &h.from, &h.term
@@ -137,7 +137,7 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 	if bits&messageSnapshot != 0 {
 		m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(r.Uvarint()), Term: new(r.Uvarint()), ConfState: r.Conf()}}
 	}
-	if r.Bad || len(r.Rest) != 0 {
+	if r.Close() != nil {
 		return nil, errMessage
 	}
 	return m, nil
@@ -154,11 +154,7 @@ type heldMessage struct {
 // readMessageEntries reads the entries after an index. An entry takes at least three bytes, which
 // bounds the allocation.
 func readMessageEntries(r *record.Reader, after uint64) []*pb.Entry {
-	n := r.Uvarint()
-	if n > uint64(len(r.Rest))/3 {
-		r.Bad, r.Rest = true, nil
-		return nil
-	}
+	n := r.Count(len(r.Rest), 3, "entries")
 	held := make([]heldEntry, n)
 	out := make([]*pb.Entry, n)
 	for i := range held {

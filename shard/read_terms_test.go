@@ -46,7 +46,7 @@ func TestReadNeedsAMajorityInItsTerm(t *testing.T) {
 	if len(c.questions) != 2 {
 		t.Fatalf("%d questions to two other voters", len(c.questions))
 	}
-	in := record.Reader{Rest: c.questions[0]}
+	in := record.Read(c.questions[0])
 	if replica, term, number := in.Uvarint(), in.Uvarint(), in.Uvarint(); in.End() != nil || replica != ReplicaID(8, 1) || term != g.term || number != g.reads.last {
 		t.Fatalf("the question is about replica %x, term %d, number %d", replica, term, number)
 	}

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"carillon/shard/record"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // scanSlots is how many slots the long reads of a worker (lists and walks) visit in one turn, in
@@ -83,15 +83,13 @@ func (r *reads) askAgain(g *replica) {
 func (r *replica) sendTerm(node uint64, kind byte, replica, term, number uint64) {
 	o := r.w.open(node, kind, r.shard, 0)
 	body := len(o.frame)
-	for _, v := range [...]uint64{replica, term, number} {
-		o.frame = binary.AppendUvarint(o.frame, v)
-	}
+	o.frame = encoding.AppendUvarints(o.frame, replica, term, number)
 	o.close(r.w, body)
 }
 
 // receiveTerm handles a question about this replica's term, or a voter's answer.
 func (r *replica) receiveTerm(kind byte, from uint64, body []byte) {
-	in := record.Reader{Rest: body}
+	in := record.Read(body)
 	replica, term, number := in.Uvarint(), in.Uvarint(), in.Uvarint()
 	switch {
 	case in.End() != nil || r.raft == nil:

@@ -344,7 +344,7 @@ func (r *recovery) tail() iter.Seq[[]byte] {
 			}
 			for len(in.Rest) > 0 {
 				cmd := in.Bytes()
-				if in.Bad || !yield(cmd) {
+				if in.Fault != "" || !yield(cmd) {
 					break
 				}
 			}

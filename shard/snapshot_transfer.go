@@ -141,22 +141,19 @@ const transferVersion = 1
 func appendTransferHeader(b []byte, s *transferHeader) []byte {
 	b = append(b, transferVersion)
 	b = binary.LittleEndian.AppendUint64(b, s.hash)
-	b = binary.AppendUvarint(b, uint64(s.group))
-	b = binary.AppendUvarint(b, uint64(s.epoch))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.group)), uint64(s.epoch))
 	return appendMessage(b, s.message)
 }
 
 func decodeTransferHeader(b []byte) (*transferHeader, error) {
-	if len(b) < 9 || b[0] != transferVersion {
+	if len(b) == 0 || b[0] != transferVersion {
 		return nil, errMessage
 	}
-	s := &transferHeader{hash: binary.LittleEndian.Uint64(b[1:])}
-	r := record.Reader{Rest: b[9:]}
-	group, epoch := r.Uvarint(), r.Uvarint()
-	if r.Bad || group > 1<<32-1 || epoch > 1<<32-1 {
+	r := record.Read(b[1:])
+	s := &transferHeader{hash: r.U64(), group: timer.ShardID(r.Number(1<<32-1, "group")), epoch: uint32(r.Number(1<<32-1, "epoch"))}
+	if r.Fault != "" {
 		return nil, errMessage
 	}
-	s.group, s.epoch = timer.ShardID(group), uint32(epoch)
 	var err error
 	if s.message, err = decodeMessage(r.Rest); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // Receipt names a lease for the consumer that has it. Its fields are no secret; the sum at its end
@@ -42,9 +43,7 @@ func receiptMAC(secret, body []byte) []byte {
 // Seal writes a receipt as consumers get it: base64url.
 func (r *Receipt) Seal(secret []byte) string {
 	b := append(make([]byte, 0, 64), receiptVersion)
-	for _, v := range [...]uint64{uint64(r.Shard), uint64(r.Topic), uint64(r.Handle), r.Seq, r.Fence, r.Place} {
-		b = binary.AppendUvarint(b, v)
-	}
+	b = encoding.AppendUvarints(b, uint64(r.Shard), uint64(r.Topic), uint64(r.Handle), r.Seq, r.Fence, r.Place)
 	if a := &r.Attempt; *a != (PulledAttempt{}) {
 		b[0] = tracedReceipt
 		b = append(append(b, a.Trace[:]...), a.Add[:]...)
@@ -67,19 +66,13 @@ func OpenReceipt(secret []byte, text string) (r Receipt, ok bool) {
 	if !hmac.Equal(mac, receiptMAC(secret, body)) {
 		return r, false
 	}
-	rest := body[1:]
-	number := func() uint64 {
-		v, n := binary.Uvarint(rest)
-		rest = rest[max(n, 0):]
-		return v
-	}
-	r = Receipt{Shard: timer.ShardID(number()), Topic: timer.TopicID(number()), Handle: timer.Handle(number()), Seq: number(), Fence: number(), Place: number()}
+	in := encoding.Reader{Rest: body[1:]}
+	r = Receipt{Shard: timer.ShardID(in.Uvarint()), Topic: timer.TopicID(in.Uvarint()), Handle: timer.Handle(in.Uvarint()), Seq: in.Uvarint(), Fence: in.Uvarint(), Place: in.Uvarint()}
 	if a := &r.Attempt; b[0] == tracedReceipt {
-		n := copy(a.Trace[:], rest)
-		n += copy(a.Add[:], rest[n:])
-		rest = rest[n:]
-		a.Number, a.BegunMs = number(), number()
-		a.ID, rest = string(rest), nil
+		copy(a.Trace[:], in.Take(len(a.Trace)))
+		copy(a.Add[:], in.Take(len(a.Add)))
+		a.Number, a.BegunMs = in.Uvarint(), in.Uvarint()
+		a.ID = string(in.Take(len(in.Rest)))
 	}
-	return r, len(rest) == 0
+	return r, in.Close() == nil
 }

@@ -8,14 +8,13 @@ import (
 
 	"carillon/shard"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 const (
 	indexTimeout = 900 * time.Millisecond // one try: there is time for a second
 	appliedPoll  = 2 * time.Millisecond
 )
-
-var errBadIndex = errors.New("malformed index")
 
 // CatchUp returns when this node's copy of the meta group's state has everything that was decided
 // before the call. An object that the copy lacks then does not exist. An error leaves it unknown:
@@ -89,17 +88,13 @@ func (m *metaClient) answerIndex(_ context.Context) ([]byte, error) {
 }
 
 func decodeIndex(b []byte) (uint64, error) {
-	if len(b) < 2 {
-		return 0, errBadIndex
+	r := encoding.Reader{Rest: b}
+	kind, v := r.Number(indexElsewhere, "kind of an index"), r.Uvarint()
+	if err := r.Close(); err != nil {
+		return 0, err
 	}
-	v, n := binary.Uvarint(b[1:])
-	switch {
-	case n != len(b)-1:
-		return 0, errBadIndex
-	case b[0] == indexElsewhere:
+	if kind == indexElsewhere {
 		return 0, timer.NotLeaderError{Leader: v}
-	case b[0] != indexKnown:
-		return 0, errBadIndex
 	}
 	return v, nil
 }

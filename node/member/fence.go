@@ -2,13 +2,12 @@ package member
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"sync"
 	"time"
 
 	"carillon/ring"
 	"carillon/shard/table"
+	"carillon/timer/encoding"
 )
 
 // The leases of a process that seems to have ended may be taken over early only by a decision of
@@ -101,16 +100,14 @@ func (f *fences) fence(ctx context.Context, owner table.Incarnation) error {
 	return ring.ErrNotGone
 }
 
-var errBadQuestion = errors.New("malformed question about a process")
-
 // answerGone answers 1 if this node finds a process gone, else 0.
 func (f *fences) answerGone(ctx context.Context, body []byte) ([]byte, error) {
-	node, n := binary.Uvarint(body)
-	starts, k := binary.Uvarint(body[max(n, 0):])
-	if n <= 0 || k <= 0 || n+k != len(body) || starts > 1<<32-1 {
-		return nil, errBadQuestion
+	r := encoding.Reader{Rest: body}
+	node, starts := r.Uvarint(), uint32(r.Number(1<<32-1, "starts"))
+	if err := r.Close(); err != nil {
+		return nil, err
 	}
-	if f.peers.FindsGone(ctx, node, uint32(starts)) {
+	if f.peers.FindsGone(ctx, node, starts) {
 		return []byte{1}, nil
 	}
 	return []byte{0}, nil

@@ -10,6 +10,7 @@ import (
 	"carillon/ring"
 	"carillon/shard/wire"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 const (
@@ -55,20 +56,11 @@ func (h *heartbeat) encode() []byte {
 	out := append(make([]byte, 0, 64+2*len(h.Leads)), heartbeatFrame)
 	out = binary.AppendVarint(out, h.WallMs)
 	out = binary.AppendUvarint(out, uint64(h.Starts))
-	cordoned := byte(0)
-	if h.Cordoned {
-		cordoned = 1
-	}
 	why := h.Unhealthy[:min(len(h.Unhealthy), maxUnhealthyText)]
-	out = append(append(out, cordoned, byte(len(why))), why...)
+	out = append(append(out, encoding.Flag(h.Cordoned, 1), byte(len(why))), why...)
 	out = binary.AppendVarint(out, h.Clock.AheadMs)
-	out = binary.AppendUvarint(out, uint64(h.Clock.Steps))
-	out = binary.AppendUvarint(out, uint64(max(h.Clock.Steady, 0).Milliseconds()))
-	sure := byte(0)
-	if h.Clock.Sure {
-		sure = 1
-	}
-	out = append(out, sure)
+	out = encoding.AppendUvarints(out, uint64(h.Clock.Steps), uint64(max(h.Clock.Steady, 0).Milliseconds()))
+	out = append(out, encoding.Flag(h.Clock.Sure, 1))
 	out = binary.AppendUvarint(out, uint64(len(h.Leads)))
 	last := timer.ShardID(0)
 	for _, id := range h.Leads {
@@ -96,17 +88,8 @@ func appendLimits(out []byte, report *ring.AllocationReport) []byte {
 	if report.Omitted {
 		return append(out, limitsOmitted)
 	}
-	flags := byte(0)
-	if report.Unsure {
-		flags = limitsUnsure
-	}
 	keyed := slices.ContainsFunc(report.Parts, func(p ring.Part) bool { return p.Keys > 0 })
-	if keyed {
-		flags |= limitsKeyed
-	}
-	if report.Unlisted {
-		flags |= limitsUnlisted
-	}
+	flags := encoding.Flag(report.Unsure, limitsUnsure) | encoding.Flag(keyed, limitsKeyed) | encoding.Flag(report.Unlisted, limitsUnlisted)
 	out = binary.AppendUvarint(append(out, limitsListed, flags), report.Seq)
 	if report.Unlisted {
 		out = binary.AppendUvarint(out, uint64(len(report.Unheard)))
@@ -132,123 +115,66 @@ func appendLimits(out []byte, report *ring.AllocationReport) []byte {
 }
 
 func decodeHeartbeat(in []byte) (*heartbeat, error) {
-	in = in[1:]
-	number := func() uint64 {
-		v, n := binary.Uvarint(in)
-		if n <= 0 {
-			in = nil
-			return 0
-		}
-		in = in[n:]
-		return v
+	r := encoding.Reader{Rest: in[1:]}
+	h := heartbeat{WallMs: r.Varint(), Starts: uint32(r.Uvarint()), Cordoned: r.Byte() != 0}
+	h.Unhealthy = string(r.Take(int(r.Byte())))
+	h.Clock = heartbeatClock{
+		Known: true, AheadMs: r.Varint(), Steps: uint32(r.Uvarint()), Steady: time.Duration(min(r.Uvarint(), maxSteadyMs)) * time.Millisecond, Sure: r.Byte() != 0,
 	}
-	var h heartbeat
-	wall, n := binary.Varint(in)
-	if n <= 0 {
-		return nil, errHeartbeat
-	}
-	in = in[n:]
-	h.WallMs, h.Starts = wall, uint32(number())
-	if len(in) < 2 || len(in) < 2+int(in[1]) {
-		return nil, errHeartbeat
-	}
-	h.Cordoned, h.Unhealthy = in[0] != 0, string(in[2:2+int(in[1])])
-	in = in[2+int(in[1]):]
-	ahead, n := binary.Varint(in)
-	if n <= 0 {
-		return nil, errHeartbeat
-	}
-	in = in[n:]
-	h.Clock = heartbeatClock{Known: true, AheadMs: ahead, Steps: uint32(number()), Steady: time.Duration(min(number(), maxSteadyMs)) * time.Millisecond}
-	if len(in) < 1 {
-		return nil, errHeartbeat
-	}
-	h.Clock.Sure = in[0] != 0
-	in = in[1:]
-	count := number()
-	if count > maxLeads || count > uint64(len(in)) {
-		return nil, errHeartbeat
+	if n := r.Count(maxLeads, 1, "shards"); n > 0 {
+		h.Leads = make([]timer.ShardID, n)
 	}
 	last := uint64(0)
-	if count > 0 {
-		h.Leads = make([]timer.ShardID, 0, count)
+	for i := range h.Leads {
+		last += r.Uvarint()
+		h.Leads[i] = timer.ShardID(last)
 	}
-	for range count {
-		last += number()
-		h.Leads = append(h.Leads, timer.ShardID(last))
+	h.Limits = decodeLimits(&r)
+	h.Limits.WallMs = h.believedMs()
+	if r.Fault != "" {
+		return nil, errHeartbeat
 	}
-	var err error
-	if h.Limits, in, err = decodeLimits(in, h.believedMs()); err != nil {
-		return nil, err
-	}
-	if len(in) > 0 {
-		if h.LowDisk, err = wire.DecodeLowDisk(in); err != nil || h.LowDisk.Limit == 0 {
+	if len(r.Rest) > 0 {
+		var err error
+		if h.LowDisk, err = wire.DecodeLowDisk(r.Rest); err != nil || h.LowDisk.Limit == 0 {
 			return nil, errHeartbeat
 		}
 	}
 	return &h, nil
 }
 
-// decodeLimits reads the part of a heartbeat that is of limits, and gives the rest: a node of an
-// older kind has another, or none.
-func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest []byte, err error) {
-	report.WallMs = wallMs
-	switch {
-	case len(in) > 0 && in[0] == limitsOmitted:
-		report.Omitted = true
-		return report, in[1:], nil
-	case len(in) < 2 || in[0] != limitsListed:
-		report.Omitted = true
-		return report, nil, nil
-	}
-	flags := in[1]
-	report.Unsure, report.Unlisted = flags&limitsUnsure != 0, flags&limitsUnlisted != 0
-	in = in[2:]
-	bad := false
-	number := func() uint64 {
-		v, n := binary.Uvarint(in)
-		if n <= 0 {
-			in, bad = nil, true
-			return 0
+// decodeLimits reads the part of a heartbeat that is of limits. A node of an older kind has another,
+// or none, and nothing after it.
+func decodeLimits(r *encoding.Reader) (report ring.AllocationReport) {
+	if len(r.Rest) == 0 || r.Rest[0] != limitsListed {
+		if report.Omitted = true; len(r.Rest) > 0 && r.Byte() != limitsOmitted {
+			r.Rest = nil
 		}
-		in = in[n:]
-		return v
+		return report
 	}
-	count := func() uint64 {
-		n := number()
-		bad = bad || n > uint64(len(in))
-		return n
-	}
-	report.Seq = number()
-	refs := count()
-	if !bad && refs > 0 && !report.Unlisted {
-		report.Received = make([]ring.ReportRef, 0, min(refs, uint64(len(in))/2)) // a pair takes two bytes
-	}
-	for range refs {
-		if bad {
-			break
+	r.Byte()
+	flags := r.Byte()
+	report.Unsure, report.Unlisted, report.Seq = flags&limitsUnsure != 0, flags&limitsUnlisted != 0, r.Uvarint()
+	if report.Unlisted {
+		for range r.Count(len(r.Rest), 1, "nodes") {
+			report.Unheard = append(report.Unheard, r.Uvarint())
 		}
-		if report.Unlisted {
-			report.Unheard = append(report.Unheard, number())
-		} else {
-			report.Received = append(report.Received, ring.ReportRef{Node: number(), Seq: number()})
-		}
+	} else if n := r.Count(len(r.Rest), 2, "reports"); n > 0 {
+		report.Received = make([]ring.ReportRef, n)
+	}
+	for i := range report.Received {
+		report.Received[i] = ring.ReportRef{Node: r.Uvarint(), Seq: r.Uvarint()}
 	}
 	topic := uint64(0)
-	for range count() {
-		if bad {
-			break
+	for range r.Count(len(r.Rest), 2, "parts") {
+		if topic += r.Uvarint(); topic > math.MaxUint32 {
+			r.Fail("topic out of range")
 		}
-		topic += number()
-		leases, keys := number(), uint64(0)
+		p := ring.Part{Topic: timer.TopicID(topic), Leases: int(r.Number(math.MaxInt32, "leases"))}
 		if flags&limitsKeyed != 0 {
-			keys = number()
+			p.Keys = int(r.Number(math.MaxInt32, "keys"))
 		}
-		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32 || keys > math.MaxInt32
-		report.Parts = append(report.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases), Keys: int(keys)})
+		report.Parts = append(report.Parts, p)
 	}
-	if bad {
-		return report, nil, errHeartbeat
-	}
-	return report, in, nil
+	return report
 }

@@ -3,6 +3,8 @@ package member
 import (
 	"encoding/binary"
 	"sync"
+
+	"carillon/timer/encoding"
 )
 
 // With each heartbeat a node reports how many frames of its log are on disk. A process that begins
@@ -20,12 +22,9 @@ func encodeLogEnd(starts uint32, synced uint64) []byte {
 
 // decodeLogEnd reads what follows logEndFrame. It skips fields that later releases may add.
 func decodeLogEnd(in []byte) (starts uint32, synced uint64, ok bool) {
-	v, n := binary.Uvarint(in)
-	if n <= 0 || v > 1<<32-1 {
-		return 0, 0, false
-	}
-	synced, k := binary.Uvarint(in[n:])
-	return uint32(v), synced, k > 0
+	r := encoding.Reader{Rest: in}
+	starts, synced = uint32(r.Number(1<<32-1, "starts")), r.Uvarint()
+	return starts, synced, r.Fault == ""
 }
 
 // logEnds are the reported ends of other nodes' logs. Only members report, so there are few.

@@ -9,6 +9,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // Once a second a node reports to the meta group's leader how large the shards are that it leads, so
@@ -47,27 +48,14 @@ func encodeSizes(bytes map[timer.ShardID]int64) []byte {
 
 // decodeSizes reads what follows sizesFrame. It skips fields that later releases may add.
 func decodeSizes(in []byte) (bytes map[timer.ShardID]int64, ok bool) {
-	ok = true
-	number := func() uint64 {
-		v, n := binary.Uvarint(in)
-		if ok = ok && n > 0; ok {
-			in = in[n:]
-		}
-		return v
-	}
-	count := number()
-	if count > maxLeads || count > uint64(len(in)) {
-		return nil, false
-	}
+	r := encoding.Reader{Rest: in}
+	count := r.Count(maxLeads, 2, "shards")
 	bytes = make(map[timer.ShardID]int64, count)
 	for range count {
-		id, n := number(), number()
-		if !ok || id > maxLeads || n > 1<<50 {
-			return nil, false
-		}
-		bytes[timer.ShardID(id)] = int64(n)
+		id := r.Number(maxLeads, "shard")
+		bytes[timer.ShardID(id)] = int64(r.Number(1<<50, "size"))
 	}
-	return bytes, ok
+	return bytes, r.Fault == ""
 }
 
 // record takes a node's report.

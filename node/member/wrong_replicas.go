@@ -8,6 +8,7 @@ import (
 	"carillon/internal/placement"
 	"carillon/ring"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // With each heartbeat a node reports which of its replicas have a wrong state, so that the
@@ -34,26 +35,11 @@ func encodeWrong(list []placement.WrongReplica) []byte {
 
 // decodeWrong reads what follows wrongFrame. It skips fields that later releases may add.
 func decodeWrong(in []byte) (list []placement.WrongReplica, ok bool) {
-	number := func() uint64 {
-		v, n := binary.Uvarint(in)
-		if ok = ok && n > 0; ok {
-			in = in[n:]
-		}
-		return v
+	r := encoding.Reader{Rest: in}
+	for range r.Count(maxWrong, 2, "replicas") {
+		list = append(list, placement.WrongReplica{Group: timer.ShardID(r.Number(1<<32-1, "group")), Replica: r.Uvarint()})
 	}
-	ok = true
-	count := number()
-	if count > maxWrong {
-		return nil, false
-	}
-	for range count {
-		group, replica := number(), number()
-		if !ok || group > 1<<32-1 {
-			return nil, false
-		}
-		list = append(list, placement.WrongReplica{Group: timer.ShardID(group), Replica: replica})
-	}
-	return list, ok
+	return list, r.Fault == ""
 }
 
 // wrongReport is a node's latest list of its wrong replicas.

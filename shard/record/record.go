@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/timer/encoding"
 )
 
 // Versions of the bodies of the log's records (docs/formats/records.md). Integers are uvarints
@@ -21,8 +23,7 @@ var ErrMalformed = errors.New("malformed record")
 // entry.
 func AppendEntries(b []byte, ents []*pb.Entry) []byte {
 	b = append(b, recordVersion)
-	b = binary.AppendUvarint(b, ents[0].GetIndex())
-	b = binary.AppendUvarint(b, uint64(len(ents)))
+	b = encoding.AppendUvarints(b, ents[0].GetIndex(), uint64(len(ents)))
 	for _, e := range ents {
 		b = binary.AppendUvarint(b, e.GetTerm())
 		b = append(b, byte(e.GetType()))
@@ -55,8 +56,7 @@ type HardState struct{ Term, Vote, Commit uint64 }
 // AppendHardState encodes HARDSTATE.
 func AppendHardState(b []byte, h HardState) []byte {
 	b = append(b, recordVersion)
-	b = binary.AppendUvarint(b, h.Term)
-	b = binary.AppendUvarint(b, h.Vote)
+	b = encoding.AppendUvarints(b, h.Term, h.Vote)
 	return binary.AppendUvarint(b, h.Commit)
 }
 
@@ -83,25 +83,18 @@ type Mark struct {
 
 func AppendMark(b []byte, m Mark) []byte {
 	b = append(b, markVersion)
-	b = binary.AppendUvarint(b, m.Replica)
-	b = binary.AppendUvarint(b, m.Index)
-	b = binary.AppendUvarint(b, m.Term)
+	b = encoding.AppendUvarints(b, m.Replica, m.Index, m.Term)
 	b = binary.LittleEndian.AppendUint64(b, m.Hash)
 	b = binary.AppendUvarint(b, uint64(m.Epoch))
-	if m.Installed {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
-	return AppendConf(b, m.Conf)
+	return AppendConf(append(b, encoding.Flag(m.Installed, 1)), m.Conf)
 }
 
 func DecodeMark(b []byte) (Mark, error) {
 	if len(b) == 0 || b[0] != markVersion {
 		return Mark{}, fmt.Errorf("%w: version", ErrMalformed)
 	}
-	r := &Reader{Rest: b[1:]}
-	m := Mark{Replica: r.Uvarint(), Index: r.Uvarint(), Term: r.Uvarint(), Hash: r.Uint64(), Epoch: uint32(r.Uvarint()), Installed: r.Byte() != 0, Conf: r.Conf()}
+	r := Read(b[1:])
+	m := Mark{Replica: r.Uvarint(), Index: r.Uvarint(), Term: r.Uvarint(), Hash: r.U64(), Epoch: uint32(r.Uvarint()), Installed: r.Byte() != 0, Conf: r.Conf()}
 	return m, r.End()
 }
 
@@ -113,10 +106,7 @@ func AppendConf(b []byte, c *pb.ConfState) []byte {
 			b = binary.AppendUvarint(b, id)
 		}
 	}
-	if c.GetAutoLeave() {
-		return append(b, 1)
-	}
-	return append(b, 0)
+	return append(b, encoding.Flag(c.GetAutoLeave(), 1))
 }
 
 // AppendTombstone encodes REPLICA_TOMBSTONE.
@@ -133,68 +123,25 @@ func DecodeTombstone(b []byte) (uint64, error) {
 	return id, r.End()
 }
 
-// Reader reads a body. After the first error all values read as zero and End returns the error.
-type Reader struct {
-	Rest []byte
-	Bad  bool
-}
+// Reader reads a body. After the first fault all values read as zero and End returns an error.
+type Reader struct{ encoding.Reader }
 
 func NewReader(b []byte) (Reader, error) {
 	if len(b) == 0 || b[0] != recordVersion {
 		return Reader{}, fmt.Errorf("%w: version", ErrMalformed)
 	}
-	return Reader{Rest: b[1:]}, nil
+	return Read(b[1:]), nil
 }
 
-func (r *Reader) Uvarint() uint64 {
-	v, n := binary.Uvarint(r.Rest)
-	if n <= 0 {
-		r.Bad, r.Rest = true, nil
-		return 0
-	}
-	r.Rest = r.Rest[n:]
-	return v
-}
+// Read reads what has no version of a record's.
+func Read(b []byte) Reader { return Reader{encoding.Reader{Rest: b}} }
 
-func (r *Reader) Byte() byte {
-	if len(r.Rest) == 0 {
-		r.Bad = true
-		return 0
-	}
-	c := r.Rest[0]
-	r.Rest = r.Rest[1:]
-	return c
-}
-
-func (r *Reader) Uint64() uint64 {
-	if len(r.Rest) < 8 {
-		r.Bad, r.Rest = true, nil
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(r.Rest)
-	r.Rest = r.Rest[8:]
-	return v
-}
-
-func (r *Reader) Bytes() []byte {
-	n := r.Uvarint()
-	if n > uint64(len(r.Rest)) {
-		r.Bad, r.Rest = true, nil
-		return nil
-	}
-	v := r.Rest[:n]
-	r.Rest = r.Rest[n:]
-	return v
-}
+// Bytes reads a length, and that many bytes.
+func (r *Reader) Bytes() []byte { return r.Block(len(r.Rest), "bytes") }
 
 func (r *Reader) Conf() *pb.ConfState {
 	ids := func() (out []uint64) {
-		n := r.Uvarint()
-		if n > uint64(len(r.Rest)) {
-			r.Bad = true
-			return nil
-		}
-		for range n {
+		for range r.Count(len(r.Rest), 1, "members") {
 			out = append(out, r.Uvarint())
 		}
 		return out
@@ -205,7 +152,7 @@ func (r *Reader) Conf() *pb.ConfState {
 }
 
 func (r *Reader) End() error {
-	if r.Bad || len(r.Rest) != 0 {
+	if r.Close() != nil {
 		return ErrMalformed
 	}
 	return nil

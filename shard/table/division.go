@@ -10,6 +10,7 @@ import (
 	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // A shard doubles (docs/adr/0067-shards-double.md): a part of its timers, the child's half, leaves
@@ -201,17 +202,14 @@ func (t *Table) sweep(slots int) timer.Result {
 
 // appendStart writes what a child begins with besides its timers.
 func (t *Table) appendStart(dst []byte) []byte {
-	for _, v := range [...]uint64{uint64(t.clockMs), t.seq, t.fence, uint64(t.leastVersion), uint64(t.restamped)} {
-		dst = binary.AppendUvarint(dst, v)
-	}
+	dst = encoding.AppendUvarints(dst, uint64(t.clockMs), t.seq, t.fence, uint64(t.leastVersion), uint64(t.restamped))
 	dst = t.leaderships.append(t.closedTopics.append(dst))
 	return t.deliveries.append(dst)
 }
 
 // append writes the part for a snapshot, of a table that was divided.
 func (d *division) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(d.shards))
-	dst = binary.AppendUvarint(dst, uint64(len(d.lineage)))
+	dst = encoding.AppendUvarints(dst, uint64(d.shards), uint64(len(d.lineage)))
 	for _, a := range d.lineage {
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, a.last), uint64(a.shard))
 	}
@@ -220,9 +218,7 @@ func (d *division) append(dst []byte) []byte {
 		return binary.AppendUvarint(dst, 0)
 	}
 	dst = binary.AppendUvarint(dst, uint64(l.high)+1)
-	for _, v := range [...]uint64{uint64(l.swept), uint64(l.finished.oldest), uint64(l.finished.newest), uint64(l.finished.bytes), uint64(len(l.head))} {
-		dst = binary.AppendUvarint(dst, v)
-	}
+	dst = encoding.AppendUvarints(dst, uint64(l.swept), uint64(l.finished.oldest), uint64(l.finished.newest), uint64(l.finished.bytes), uint64(len(l.head)))
 	dst = append(dst, l.head...)
 	for _, word := range l.slots {
 		dst = binary.LittleEndian.AppendUint64(dst, word)

@@ -87,10 +87,7 @@ func (e *events) addEnd(t *timers, h timer.Handle, s *slab.Slot) {
 	if !e.open(t, s, s.State(), r.EndedMs()) {
 		return
 	}
-	var flags byte
-	if e.byAttempt {
-		flags |= historyByAttempt
-	}
+	flags := encoding.Flag(e.byAttempt, historyByAttempt)
 	v := t.content.View(s.Ref)
 	e.buf = binary.LittleEndian.AppendUint64(append(e.buf, historyVersion, flags|historyContent), v.Content)
 	e.buf = t.appendTimerAt(e.buf, h, s, r, &v)
@@ -100,8 +97,7 @@ func (e *events) addEnd(t *timers, h timer.Handle, s *slab.Slot) {
 // appendTimerAt writes an ended timer in the layout of AppendTimer without making a copy. The
 // timer's successor must have been taken from it before.
 func (t *timers) appendTimerAt(dst []byte, h timer.Handle, s *slab.Slot, r *slab.Attempt, v *content.Blob) []byte {
-	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.Topic].id))
-	dst = binary.AppendUvarint(dst, uint64(len(v.ID)))
+	dst = encoding.AppendUvarints(dst, uint64(t.topics.rows[s.Topic].id), uint64(len(v.ID)))
 	dst, at := encoding.OpenBlock(append(dst, v.ID...))
 	dst = binary.AppendVarint(dst, r.DueMs)
 	callback := t.content.EncodedCallback(v.Target)
@@ -115,24 +111,11 @@ func (t *timers) appendTimerAt(dst []byte, h timer.Handle, s *slab.Slot, r *slab
 	dst = binary.AppendUvarint(dst, s.Seq())
 	dst = binary.LittleEndian.AppendUint32(dst, v.Tag)
 	dst = binary.AppendUvarint(dst, uint64(v.Version))
-	var flags byte
-	if s.Cancelled() {
-		flags |= encoding.TimerCancelRequested
-	}
-	if v.AskedMs != 0 {
-		flags |= encoding.TimerAsked
-	}
-	if collects {
-		flags |= encoding.TimerCollects
-	}
 	origin := t.originOf(s.Seq())
-	if origin != 0 {
-		flags |= encoding.TimerOrigin
-	}
+	flags := encoding.Flag(s.Cancelled(), encoding.TimerCancelRequested) | encoding.Flag(v.AskedMs != 0, encoding.TimerAsked) |
+		encoding.Flag(collects, encoding.TimerCollects) | encoding.Flag(origin != 0, encoding.TimerOrigin)
 	dst = append(dst, byte(s.State()), byte(s.Reason()), flags)
-	for _, ms := range [...]int64{0, v.CreatedMs, v.UpdatedMs, r.EndedMs(), r.FiredMs, r.Lateness, int64(s.Attempts())} {
-		dst = binary.AppendVarint(dst, ms)
-	}
+	dst = encoding.AppendVarints(dst, 0, v.CreatedMs, v.UpdatedMs, r.EndedMs(), r.FiredMs, r.Lateness, int64(s.Attempts()))
 	dst = binary.AppendUvarint(dst, r.Fence)
 	dst = binary.AppendVarint(dst, int64(r.Status))
 	text, answer := t.content.Failure(r.ErrRef)
@@ -163,8 +146,7 @@ func (e *events) addAttempt(t *timers, o *Outcome, s *slab.Slot, endedMs int64) 
 
 func appendAttempt(dst []byte, number int, r *slab.Attempt, endedMs int64, text, answer []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(number))
-	dst = binary.AppendVarint(dst, r.FiredMs)
-	dst = binary.AppendVarint(dst, endedMs-r.FiredMs)
+	dst = encoding.AppendVarints(dst, r.FiredMs, endedMs-r.FiredMs)
 	dst = binary.AppendUvarint(dst, uint64(r.Status))
 	return encoding.AppendFailure(dst, text, answer)
 }

@@ -138,13 +138,10 @@ func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 		format = neverRestored
 	}
 	dst = append(append(dst, snapshotMagic...), format)
-	for _, v := range [...]uint64{
+	dst = encoding.AppendUvarints(dst,
 		uint64(t.id), uint64(t.clockMs), t.seq, t.fence,
 		uint64(t.slots.High), uint64(t.slots.Free), uint64(t.slots.Unused),
-		uint64(t.finished.oldest), uint64(t.finished.newest), uint64(t.finished.bytes),
-	} {
-		dst = binary.AppendUvarint(dst, v)
-	}
+		uint64(t.finished.oldest), uint64(t.finished.newest), uint64(t.finished.bytes))
 	dst = t.leaderships.append(t.closedTopics.append(dst))
 	dst = binary.AppendUvarint(dst, uint64(t.restamped))
 	if format > noDeliveries {
@@ -162,8 +159,7 @@ func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 func (c *closedTopics) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(c.tombs)))
 	for _, tomb := range c.tombs {
-		dst = binary.AppendUvarint(dst, uint64(tomb.topic))
-		dst = binary.AppendUvarint(dst, uint64(tomb.atMs))
+		dst = encoding.AppendUvarints(dst, uint64(tomb.topic), uint64(tomb.atMs))
 	}
 	return dst
 }
@@ -171,8 +167,7 @@ func (c *closedTopics) append(dst []byte) []byte {
 func (l *leaderships) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(l.terms)))
 	for _, r := range l.terms {
-		dst = binary.AppendUvarint(dst, r.from)
-		dst = binary.AppendUvarint(dst, r.owner)
+		dst = encoding.AppendUvarints(dst, r.from, r.owner)
 	}
 	return dst
 }
@@ -180,8 +175,7 @@ func (l *leaderships) append(dst []byte) []byte {
 func (d *deliveries) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(d.of)))
 	for _, topic := range d.sorted() {
-		dst = binary.AppendUvarint(dst, uint64(topic))
-		dst = binary.AppendUvarint(dst, d.of[topic].word())
+		dst = encoding.AppendUvarints(dst, uint64(topic), d.of[topic].word())
 	}
 	return dst
 }
@@ -208,12 +202,9 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 		kind = recordRun
 	}
 	dst = append(dst, kind)
-	for _, n := range [...]uint64{
+	dst = encoding.AppendUvarints(dst,
 		uint64(h), o.Seq(), uint64(o.Attempts()), uint64(o.When()), o.Marks(),
-		uint64(t.topics.rows[o.Topic].id), uint64(o.Rev), uint64(v.Target),
-	} {
-		dst = binary.AppendUvarint(dst, n)
-	}
+		uint64(t.topics.rows[o.Topic].id), uint64(o.Rev), uint64(v.Target))
 	dst = binary.AppendUvarint(append(dst, v.Flags), uint64(len(v.Body)))
 	dst = append(dst, v.Body...)
 	if o.Attempt != 0 {
@@ -223,8 +214,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	}
 	if o.Chained() {
 		l := t.chains[h]
-		dst = binary.AppendUvarint(dst, uint64(l.newer))
-		dst = binary.AppendUvarint(dst, uint64(l.older))
+		dst = encoding.AppendUvarints(dst, uint64(l.newer), uint64(l.older))
 	}
 	if o.Attempt != 0 && t.attempts.At(o.Attempt).Successor != 0 {
 		dst = s.appendSuccessor(dst, h, t.attempts.At(o.Attempt).Successor)
@@ -273,16 +263,8 @@ const (
 )
 
 func (s *Snapshot) appendArray(dst []byte, h timer.Handle, a *content.Array, collects bool) []byte {
-	var flags byte
-	if s.t.chains[h].behind {
-		flags |= arrayBehind
-	}
-	if collects {
-		flags |= arrayCollects
-	}
-	if a.Closed {
-		flags |= arrayClosed
-	}
+	flags := encoding.Flag(s.t.chains[h].behind, arrayBehind) | encoding.Flag(collects, arrayCollects) |
+		encoding.Flag(a.Closed, arrayClosed)
 	dst = append(binary.AppendUvarint(append(dst, recordArray), uint64(h)), flags)
 	if !collects {
 		return dst
@@ -298,9 +280,7 @@ func (s *Snapshot) appendArray(dst []byte, h timer.Handle, a *content.Array, col
 
 func (t *timers) appendRun(dst []byte, r *slab.Attempt) []byte {
 	dst = binary.AppendUvarint(dst, r.Fence)
-	for _, n := range [...]int64{r.DueMs, r.EndedMs(), r.FiredMs, r.Lateness} {
-		dst = binary.AppendVarint(dst, n)
-	}
+	dst = encoding.AppendVarints(dst, r.DueMs, r.EndedMs(), r.FiredMs, r.Lateness)
 	for _, n := range [...]uint32{r.Newer, r.Older, uint32(r.Status), r.DurMs, uint32(r.Holder)} {
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}

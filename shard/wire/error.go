@@ -81,9 +81,7 @@ const maxLowDiskText = 256
 
 // AppendLowDisk encodes a LowDiskError for another node.
 func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
-	for _, n := range []uint64{e.Node, e.Free, e.Limit} {
-		dst = binary.AppendUvarint(dst, n)
-	}
+	dst = encoding.AppendUvarints(dst, e.Node, e.Free, e.Limit)
 	for _, text := range []string{e.Name, e.Path} {
 		text = strings.ToValidUTF8(text[:min(len(text), maxLowDiskText)], "")
 		dst = encoding.AppendBlock(dst, text)

@@ -23,22 +23,10 @@ const entryByAttempt = 1 // a flag of an entry: its last attempt ended the timer
 func AppendHistoryQuery(dst []byte, q *timer.HistoryQuery) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(q.Topic))
 	dst = encoding.AppendBlock(appendIDs(dst, q.Shards), q.ID)
-	var flags byte
-	if q.After != nil {
-		flags |= historyAfter
-	}
-	if q.Newest {
-		flags |= historyNewest
-	}
-	if q.Kept {
-		flags |= historyKept
-	}
-	if q.Content != 0 {
-		flags |= historyOfContent
-	}
+	flags := encoding.Flag(q.After != nil, historyAfter) | encoding.Flag(q.Newest, historyNewest) |
+		encoding.Flag(q.Kept, historyKept) | encoding.Flag(q.Content != 0, historyOfContent)
 	dst = append(dst, q.States, flags)
-	dst = binary.AppendVarint(dst, q.FromMs)
-	dst = binary.AppendVarint(dst, q.ToMs)
+	dst = encoding.AppendVarints(dst, q.FromMs, q.ToMs)
 	dst = binary.AppendUvarint(dst, uint64(min(max(q.Limit, 0), maxWireLimit)))
 	if q.After != nil {
 		dst = appendHistoryKey(dst, q.After)
@@ -102,8 +90,7 @@ func (r *reader) ids() (ids []timer.ShardID) {
 
 func appendHistoryKey(dst []byte, k *timer.HistoryKey) []byte {
 	dst = binary.AppendVarint(dst, k.EndMs)
-	dst = binary.AppendUvarint(dst, k.Index)
-	dst = binary.AppendUvarint(dst, uint64(k.Shard))
+	dst = encoding.AppendUvarints(dst, k.Index, uint64(k.Shard))
 	return binary.AppendUvarint(dst, uint64(k.Item))
 }
 
@@ -134,11 +121,7 @@ func AppendHistory(dst []byte, ids []timer.ShardID, list []*timer.HistoryEntry, 
 
 func appendHistoryEntry(dst []byte, e *timer.HistoryEntry) []byte {
 	dst = appendHistoryKey(dst, &e.Key)
-	flag := byte(0)
-	if e.ByAttempt {
-		flag = entryByAttempt
-	}
-	dst = encoding.AppendTimer(append(dst, flag), e.Timer)
+	dst = encoding.AppendTimer(append(dst, encoding.Flag(e.ByAttempt, entryByAttempt)), e.Timer)
 	return appendAttempts(dst, e.Attempts)
 }
 

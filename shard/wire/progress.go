@@ -17,10 +17,7 @@ const (
 
 // AppendProgressRequest encodes a request for the progress of timers in one shard.
 func AppendProgressRequest(dst []byte, id timer.ShardID, q *timer.ProgressQuery) []byte {
-	var flags byte
-	if q.Attempts {
-		flags |= progressAttempts
-	}
+	flags := encoding.Flag(q.Attempts, progressAttempts)
 	dst = binary.AppendUvarint(append(dst, version), uint64(id))
 	dst = binary.AppendUvarint(dst, uint64(q.Topic))
 	dst = binary.AppendUvarint(append(dst, flags), uint64(len(q.IDs)))
@@ -81,8 +78,7 @@ func appendAttempts(dst []byte, list []timer.HistoryAttempt) []byte {
 	for i := range list {
 		a := &list[i]
 		dst = binary.AppendUvarint(dst, uint64(a.Attempt))
-		dst = binary.AppendVarint(dst, a.StartedMs)
-		dst = binary.AppendVarint(dst, a.EndedMs)
+		dst = encoding.AppendVarints(dst, a.StartedMs, a.EndedMs)
 		dst = binary.AppendUvarint(dst, uint64(a.Status))
 		dst = encoding.AppendError(dst, a.Err, a.Answer)
 	}

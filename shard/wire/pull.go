@@ -64,8 +64,7 @@ func AppendPullRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []
 	dst = binary.AppendVarint(dst, leaseMs)
 	dst = binary.AppendUvarint(dst, uint64(len(shares)))
 	for _, s := range shares {
-		dst = binary.AppendUvarint(dst, uint64(s.Shard))
-		dst = binary.AppendUvarint(dst, uint64(s.Timers))
+		dst = encoding.AppendUvarints(dst, uint64(s.Shard), uint64(s.Timers))
 	}
 	return dst
 }
@@ -91,8 +90,7 @@ func AppendPulled(dst []byte, list []timer.PulledTimer) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	for i := range list {
 		t := &list[i]
-		dst = binary.AppendUvarint(dst, uint64(t.Shard))
-		dst = binary.AppendUvarint(dst, uint64(t.Handle))
+		dst = encoding.AppendUvarints(dst, uint64(t.Shard), uint64(t.Handle))
 		dst = binary.AppendVarint(dst, t.UntilMs)
 		dst = encoding.AppendTimer(dst, t.Timer)
 	}

@@ -29,31 +29,10 @@ const maxQueryTopics = 1 << 14
 
 // AppendQuery encodes a query on some shards, at least one, in ascending order.
 func AppendQuery(dst []byte, ids []timer.ShardID, q *timer.Query) []byte {
-	var flags byte
-	if q.ByEnd {
-		flags |= queryByEnd
-	}
-	if q.WithoutPayload {
-		flags |= queryWithoutPayload
-	}
-	if q.After != nil {
-		flags |= queryAfter
-	}
-	if q.Bytes > 0 {
-		flags |= queryBytes
-	}
-	if len(ids) > 1 {
-		flags |= queryShards
-	}
-	if q.Waits {
-		flags |= queryWaits
-	}
-	if q.ManyTopics() {
-		flags |= queryTopics
-	}
-	if q.WholeID {
-		flags |= queryWhole
-	}
+	flags := encoding.Flag(q.ByEnd, queryByEnd) | encoding.Flag(q.WithoutPayload, queryWithoutPayload) |
+		encoding.Flag(q.After != nil, queryAfter) | encoding.Flag(q.Bytes > 0, queryBytes) |
+		encoding.Flag(len(ids) > 1, queryShards) | encoding.Flag(q.Waits, queryWaits) |
+		encoding.Flag(q.ManyTopics(), queryTopics) | encoding.Flag(q.WholeID, queryWhole)
 	dst = binary.AppendUvarint(append(dst, version), uint64(ids[0]))
 	dst = binary.AppendUvarint(dst, uint64(q.Topic))
 	dst = append(dst, q.States, byte(q.Reason), flags)
@@ -64,8 +43,7 @@ func AppendQuery(dst []byte, ids []timer.ShardID, q *timer.Query) []byte {
 		}
 		dst = appendTopics(dst, topics)
 	}
-	dst = binary.AppendVarint(dst, q.FromMs)
-	dst = binary.AppendVarint(dst, q.ToMs)
+	dst = encoding.AppendVarints(dst, q.FromMs, q.ToMs)
 	dst = binary.AppendUvarint(dst, uint64(min(max(q.Limit, 0), maxWireLimit)))
 	dst = encoding.AppendBlock(dst, q.IDPrefix)
 	dst = binary.AppendUvarint(dst, uint64(len(q.Labels)))

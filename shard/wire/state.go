@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // The messages by which a node opens another node's state for a backup, and reads it piece by
@@ -30,9 +31,7 @@ type StateAnswer struct {
 // AppendStateRequest encodes a StateRequest.
 func AppendStateRequest(dst []byte, q *StateRequest) []byte {
 	dst = append(dst, version)
-	for _, v := range [...]uint64{uint64(q.Group), q.Index, q.Number, q.Offset, q.Bytes} {
-		dst = binary.AppendUvarint(dst, v)
-	}
+	dst = encoding.AppendUvarints(dst, uint64(q.Group), q.Index, q.Number, q.Offset, q.Bytes)
 	return dst
 }
 
@@ -47,9 +46,7 @@ func DecodeStateRequest(b []byte) (q StateRequest, err error) {
 // AppendStateAnswer encodes a StateAnswer.
 func AppendStateAnswer(dst []byte, a *StateAnswer) []byte {
 	dst = append(dst, version, faultNone)
-	for _, v := range [...]uint64{a.Index, a.Number, a.Size, a.Hash} {
-		dst = binary.AppendUvarint(dst, v)
-	}
+	dst = encoding.AppendUvarints(dst, a.Index, a.Number, a.Size, a.Hash)
 	dst = binary.AppendUvarint(dst, uint64(len(a.Piece)))
 	return append(dst, a.Piece...)
 }

@@ -70,20 +70,9 @@ func AppendPage(dst []byte, ids []timer.ShardID, page timer.Page, q *timer.Query
 		dst = encoding.AppendTimer(append(dst, 1), t)
 	}
 	dst = append(dst, 0)
-	flags := &dst[start+2]
+	dst[start+2] = encoding.Flag(page.More, pageMore) | encoding.Flag(len(ids) > 0, pageShards) | encoding.Flag(page.Waits != nil, pageWaits) |
+		encoding.Flag(page.More && page.Next.Topic != 0, pageTopic)
 	if page.More {
-		*flags |= pageMore
-	}
-	if len(ids) > 0 {
-		*flags |= pageShards
-	}
-	if page.Waits != nil {
-		*flags |= pageWaits
-	}
-	if page.More {
-		if page.Next.Topic != 0 {
-			*flags |= pageTopic
-		}
 		dst = appendPlace(dst, page.Next, page.Next.Topic != 0)
 	}
 	if len(ids) > 0 {

@@ -69,8 +69,7 @@ func appendCursor(dst []byte, flags byte, at timer.ScanCursor) []byte {
 		flags |= walkBegun
 	}
 	dst = append(dst, flags)
-	dst = binary.AppendUvarint(dst, uint64(at.From))
-	dst = binary.AppendUvarint(dst, uint64(at.High))
+	dst = encoding.AppendUvarints(dst, uint64(at.From), uint64(at.High))
 	return binary.AppendUvarint(dst, at.Seq)
 }
 
@@ -90,13 +89,7 @@ func AppendSteps(dst []byte, steps []timer.Step) []byte {
 	dst = append(dst, version, faultNone)
 	for i := range steps {
 		s := &steps[i]
-		var flags byte
-		if s.Refused {
-			flags |= walkRefused
-		}
-		if i < len(steps)-1 {
-			flags |= walkMore
-		}
+		flags := encoding.Flag(s.Refused, walkRefused) | encoding.Flag(i < len(steps)-1, walkMore)
 		dst = appendRefs(appendCursor(dst, flags, s.At), s.Refs)
 	}
 	return dst
@@ -129,26 +122,12 @@ func appendRefs(dst []byte, marks []timer.Ref) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(marks)))
 	for i := range marks {
 		m := &marks[i]
-		var flags byte
-		if m.Leased {
-			flags |= markLeased
-		}
-		if m.NoURL {
-			flags |= markNoURL
-		}
-		if m.Paused {
-			flags |= markPaused
-		}
-		if m.Origin != 0 {
-			flags |= markOrigin
-		}
+		flags := encoding.Flag(m.Leased, markLeased) | encoding.Flag(m.NoURL, markNoURL) | encoding.Flag(m.Paused, markPaused) |
+			encoding.Flag(m.Origin != 0, markOrigin)
 		dst = encoding.AppendBlock(dst, m.ID)
-		dst = binary.AppendUvarint(dst, m.Seq)
-		dst = binary.AppendUvarint(dst, uint64(m.Tag))
-		dst = binary.AppendUvarint(dst, uint64(m.Version))
+		dst = encoding.AppendUvarints(dst, m.Seq, uint64(m.Tag), uint64(m.Version))
 		dst = append(dst, flags)
-		dst = binary.AppendVarint(dst, m.DueMs)
-		dst = binary.AppendVarint(dst, m.NextMs)
+		dst = encoding.AppendVarints(dst, m.DueMs, m.NextMs)
 		if m.Origin != 0 {
 			dst = binary.AppendUvarint(dst, uint64(m.Origin))
 		}

@@ -51,13 +51,7 @@ func appendOp(dst []byte, o *timer.Op) []byte {
 		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(o.Command.ID), encoding.MaxID))
 	}
 	dst = binary.AppendUvarint(dst, uint64(o.Shard))
-	var flags byte
-	if o.Brief {
-		flags |= opBrief
-	}
-	if o.Place != 0 {
-		flags |= opPlace
-	}
+	flags := encoding.Flag(o.Brief, opBrief) | encoding.Flag(o.Place != 0, opPlace)
 	if dst = append(dst, flags); o.Place != 0 {
 		dst = binary.AppendUvarint(dst, o.Place)
 	}

@@ -1,24 +1,16 @@
 package encoding
 
 import (
-	"encoding/binary"
-
 	"carillon/timer"
 )
 
 const leaseUpdateHasDelay = 1 // a flag of a lease update
 
 func appendLeaseUpdate(dst []byte, c *timer.LeaseUpdate) []byte {
-	var flags byte
-	if c.HasDelay {
-		flags |= leaseUpdateHasDelay
-	}
+	flags := Flag(c.HasDelay, leaseUpdateHasDelay)
 	dst = append(dst, flags)
-	dst = binary.AppendUvarint(dst, uint64(c.Handle))
-	dst = binary.AppendUvarint(dst, c.Seq)
-	dst = binary.AppendUvarint(dst, c.Fence)
-	dst = binary.AppendVarint(dst, c.LeaseMs)
-	dst = binary.AppendVarint(dst, c.DelayMs)
+	dst = AppendUvarints(dst, uint64(c.Handle), c.Seq, c.Fence)
+	dst = AppendVarints(dst, c.LeaseMs, c.DelayMs)
 	return AppendBlock(dst, Cut(c.Reason, MaxErr))
 }
 

@@ -108,6 +108,28 @@ func (r *Reader) Block(limit int, what string) []byte {
 	return r.Take(int(r.Number(uint64(limit), what)))
 }
 
+// Flag returns the flag if it is on.
+func Flag(on bool, flag byte) byte {
+	if on {
+		return flag
+	}
+	return 0
+}
+
+func AppendUvarints(dst []byte, all ...uint64) []byte {
+	for _, n := range all {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
+
+func AppendVarints(dst []byte, all ...int64) []byte {
+	for _, n := range all {
+		dst = binary.AppendVarint(dst, n)
+	}
+	return dst
+}
+
 func AppendBlock(dst []byte, s string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(s)))
 	return append(dst, s...)

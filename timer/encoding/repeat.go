@@ -23,17 +23,8 @@ const (
 // appendRepeat writes length, bits, catch-up and the fields that the bits name.
 func appendRepeat(dst []byte, p *timer.Repeat) []byte {
 	var room [128]byte
-	var bits byte
-	set := func(on bool, bit byte) {
-		if on {
-			bits |= bit
-		}
-	}
-	set(p.Cron != "" || p.Zone != "", repeatCron)
-	set(p.EveryMs != 0, repeatEvery)
-	set(p.UntilMs != 0, repeatUntil)
-	set(p.Count != 0, repeatCount)
-	set(p.Overlap, repeatOverlap)
+	bits := Flag(p.Cron != "" || p.Zone != "", repeatCron) | Flag(p.EveryMs != 0, repeatEvery) | Flag(p.UntilMs != 0, repeatUntil) |
+		Flag(p.Count != 0, repeatCount) | Flag(p.Overlap, repeatOverlap)
 	b := append(room[:0], bits, byte(p.CatchUp))
 	if bits&repeatCron != 0 {
 		b = AppendBlock(AppendBlock(b, p.Cron), p.Zone)

@@ -28,36 +28,11 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	dst = binary.AppendUvarint(dst, t.Seq)
 	dst = binary.LittleEndian.AppendUint32(dst, t.Tag)
 	dst = binary.AppendUvarint(dst, uint64(t.Version))
-	var flags byte
-	if t.CancelRequested {
-		flags |= TimerCancelRequested
-	}
-	if t.Successor {
-		flags |= timerSuccessor
-	}
-	if t.AskedMs != 0 {
-		flags |= TimerAsked
-	}
-	if t.Paused {
-		flags |= timerPaused
-	}
-	if t.Collected != 0 {
-		flags |= TimerCollects
-	}
-	if t.Origin != 0 {
-		flags |= TimerOrigin
-	}
-	if t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0 {
-		flags |= timerMade
-	}
+	flags := Flag(t.CancelRequested, TimerCancelRequested) | Flag(t.Successor, timerSuccessor) |
+		Flag(t.AskedMs != 0, TimerAsked) | Flag(t.Paused, timerPaused) | Flag(t.Collected != 0, TimerCollects) |
+		Flag(t.Origin != 0, TimerOrigin) | Flag(t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0, timerMade)
 	dst = append(dst, byte(t.State), byte(t.Reason), flags)
-	dst = binary.AppendVarint(dst, t.NextMs)
-	dst = binary.AppendVarint(dst, t.CreatedMs)
-	dst = binary.AppendVarint(dst, t.UpdatedMs)
-	dst = binary.AppendVarint(dst, t.EndedMs)
-	dst = binary.AppendVarint(dst, t.FiredMs)
-	dst = binary.AppendVarint(dst, t.LatenessMs)
-	dst = binary.AppendVarint(dst, int64(t.Attempts))
+	dst = AppendVarints(dst, t.NextMs, t.CreatedMs, t.UpdatedMs, t.EndedMs, t.FiredMs, t.LatenessMs, int64(t.Attempts))
 	dst = binary.AppendUvarint(dst, t.Fence)
 	dst = binary.AppendVarint(dst, int64(t.LastStatus))
 	if flags&timerMade != 0 {
@@ -80,11 +55,7 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 
 // AppendCollected writes how many payloads an array has, and whether it is full.
 func AppendCollected(dst []byte, n int, full bool) []byte {
-	word := uint64(n) << 1
-	if full {
-		word |= 1
-	}
-	return binary.AppendUvarint(dst, word)
+	return binary.AppendUvarint(dst, uint64(n)<<1|uint64(Flag(full, 1)))
 }
 
 // Timer reads a Timer; after a fault the result has no meaning.
