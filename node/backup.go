@@ -91,7 +91,6 @@ func (b *backupRun) shard(ctx context.Context, c *core, id timer.ShardID, parent
 	}
 }
 
-// state writes the state of one shard.
 func (b *backupRun) state(ctx context.Context, c *core, id timer.ShardID) error {
 	err := c.router.State(ctx, id, b)
 	if err == nil {
@@ -146,7 +145,6 @@ func (b *backupRun) Begin(id timer.ShardID, index, size, hash uint64) (err error
 
 func (b *backupRun) Write(p []byte) (int, error) { return b.file.Write(p) }
 
-// meta writes the meta group's state, as of now.
 func (b *backupRun) meta(ctx context.Context, c *core) error {
 	if err := c.member.CatchUp(ctx); err != nil {
 		return fmt.Errorf("topics: %w", err)

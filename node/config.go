@@ -143,7 +143,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// level is FeatureLevel as others want it.
 func (c *Config) level() feature.Level { return feature.Level(c.FeatureLevel) }
 
 // faults are what is wrong with a configuration.
@@ -156,7 +155,6 @@ func (f *faults) when(is bool, format string, args ...any) {
 	}
 }
 
-// validate reports all that is wrong, at once.
 func (c Config) validate() error {
 	var errs faults
 	errs.when(c.Shards < 1 || c.Shards > 65535, "shards: %d is out of 1–65535", c.Shards)

@@ -69,7 +69,6 @@ func (o Outside) traces() tracing.Config {
 	return tracing.Config{Endpoint: o.OTLPEndpoint, Sample: o.TraceSample}
 }
 
-// tracing is the configuration of the node's traces.
 func (c *Config) tracing() tracing.Config {
 	t := c.traces()
 	t.Version, t.Node, t.Rand = c.Version, c.Name, rand.Uint64

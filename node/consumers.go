@@ -31,7 +31,6 @@ func (c *core) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([
 	return out, nil
 }
 
-// Return implements backend.Consumers.
 func (c *core) Return(ctx context.Context, topic timer.TopicID, leases []backend.Pulled) {
 	secret := c.clusterSecret()
 	taken := make([]timer.PulledTimer, 0, len(leases))
@@ -50,7 +49,6 @@ type updated struct {
 	topic   string
 }
 
-// UpdateLease implements backend.Consumers.
 func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bool, error) {
 	secret := c.clusterSecret()
 	if secret == nil {

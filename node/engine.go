@@ -47,7 +47,6 @@ func (e *engine) Leader(id timer.ShardID) string {
 	return n.HTTP
 }
 
-// Core implements backend.Engine.
 func (e *engine) Core() (*backend.Core, error) {
 	c, err := e.core()
 	if err != nil {
@@ -56,7 +55,6 @@ func (e *engine) Core() (*backend.Core, error) {
 	return c.shown, nil
 }
 
-// show gives the API the core's parts.
 func (c *core) show() {
 	shown := &backend.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: shownCluster{c.member, c}, Live: c.feed, Destinations: c, Backup: c}
 	if t := c.p.testClock; t != nil {
@@ -80,7 +78,6 @@ func (s sealedTimers) Do(ctx context.Context, id timer.ShardID, cmd *timer.Comma
 	return s.Router.Do(ctx, id, cmd, brief)
 }
 
-// DoAll implements backend.Timers.
 func (s sealedTimers) DoAll(ctx context.Context, ops []timer.Op) { s.core.doSealed(ctx, ops) }
 
 // sealedTopics seals the secrets of policies.

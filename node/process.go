@@ -90,7 +90,6 @@ func (p *process) setCore(c *core) {
 	p.self.SetMember(c.member)
 }
 
-// fail ends the process.
 func (p *process) fail(err error) {
 	if _, halted := errors.AsType[*shard.HaltError](err); halted {
 		err = stayDown(err)

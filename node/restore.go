@@ -237,7 +237,6 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 	return out, self, placed, err
 }
 
-// write makes the directory.
 func (r *restore) write() (out *Restored, err error) {
 	out, self, placed, err := r.prepare()
 	if err != nil {

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// MaxFounders bounds the nodes that found a cluster together.
-const MaxFounders = 99
-
 // FoundingPlan is the id and shape of a new cluster, and its first nodes.
 //
 // Founders are started with the same number of founders, and find each other by gossip. The one with

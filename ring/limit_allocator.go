@@ -148,7 +148,6 @@ type Observation struct {
 	WallMs int64
 	Shards int
 	Leads  map[uint64]int64 // how many shards each node is known to lead
-	Mine   []timer.ShardID  // the shards that this node leads
 	Others []uint64         // the cluster's other nodes
 	Topics []*timer.Topic   // those with a Concurrency
 	// Held is the leases of this node, and Keys the weights of the keys with something due on it.
@@ -173,7 +172,6 @@ func (l *LimitAllocator) Rate(t *timer.Topic) (perSecond float64, burst int) {
 	return l.view.rate(t, l.turn)
 }
 
-// Concurrency implements scheduler.Shares.
 func (l *LimitAllocator) Concurrency(t *timer.Topic, limit int, now time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +185,6 @@ func (l *LimitAllocator) Concurrency(t *timer.Topic, limit int, now time.Duratio
 	return min(p.allowed, limit)
 }
 
-// Abandoned implements scheduler.Shares.
 func (l *LimitAllocator) Abandoned(id timer.TopicID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -425,7 +422,6 @@ func (l *LimitAllocator) confirm(p *part, now time.Duration) {
 	p.allowed = max(p.allowed, min(p.target, left))
 }
 
-// Receive takes the report of another node.
 func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *AllocationReport) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -649,7 +649,7 @@ func TestNodeIsAskedWithoutTheLock(t *testing.T) {
 		asked++
 		return 1
 	}
-	l.Tick(&Observation{Shards: 1, Leads: map[uint64]int64{1: 1}, Mine: []timer.ShardID{1}, Topics: []*timer.Topic{topic}, Held: ask, Keys: ask})
+	l.Tick(&Observation{Shards: 1, Leads: map[uint64]int64{1: 1}, Topics: []*timer.Topic{topic}, Held: ask, Keys: ask})
 	if asked != 2 {
 		t.Errorf("asked %d times", asked)
 	}

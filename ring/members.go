@@ -190,7 +190,6 @@ func (m *Members) List() []Member {
 	return out
 }
 
-// Alive reports whether gossip knows a node as alive.
 func (m *Members) Alive(id uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -140,7 +140,6 @@ func (p *planner) broken(i int) (node uint64, may bool) {
 	return 0, false
 }
 
-// live is how many replicas of a shard are on live nodes.
 func (p *planner) live(i int) int {
 	live := 0
 	for _, n := range p.layout.rows[i].nodes {

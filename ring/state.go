@@ -157,7 +157,6 @@ func (s *State) Awaits(n Node) (group timer.ShardID, yes bool) {
 	return s.cluster.awaits(n)
 }
 
-// Row is the placement of a group.
 func (s *State) Row(group timer.ShardID) (Assignment, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

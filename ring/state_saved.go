@@ -85,19 +85,15 @@ func (s *State) BeginSave() timer.Saving {
 	return v
 }
 
-// Hash implements timer.Saving.
 func (v *saving) Hash() uint64 { return v.hash }
 
-// Held implements timer.Saving.
 func (v *saving) Held() int64 { return int64(v.buf.Cap()) }
 
-// Sound implements timer.Saving.
 func (v *saving) Sound() bool { return v.sums == v.want }
 
 // Abort implements timer.Saving: nothing is held.
 func (v *saving) Abort() {}
 
-// Next implements timer.Saving.
 func (v *saving) Next(dst []byte, budget int) (out []byte, done bool) {
 	v.buf.Reset()
 	for !done && (v.buf.Len() == 0 || v.buf.Len() < budget) {
@@ -318,10 +314,9 @@ func (c *cluster) resume(old *cluster, shards int) error {
 
 // Saved is the part of a Read value that a restore needs before it makes a State.
 type Saved struct {
-	ClusterID string
-	Shards    int
-	Topics    *Topics
-	cluster   *cluster
+	Shards  int
+	Topics  *Topics
+	cluster *cluster
 }
 
 // Fits reports whether a backup can have the timers of so many shards: some may have been divided
@@ -331,5 +326,5 @@ func (s *Saved) Fits(shards int) bool { return new(cluster).resume(s.cluster, sh
 // SavedParts looks into the value of Read.
 func SavedParts(saved any) Saved {
 	parts := saved.(*savedParts)
-	return Saved{ClusterID: parts.cluster.id, Shards: parts.cluster.shards, Topics: &Topics{topicSet: parts.topics, changed: func() {}}, cluster: &parts.cluster}
+	return Saved{Shards: parts.cluster.shards, Topics: &Topics{topicSet: parts.topics, changed: func() {}}, cluster: &parts.cluster}
 }

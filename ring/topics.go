@@ -44,7 +44,6 @@ func (t *Topics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	return v, ok
 }
 
-// Named finds a topic by its name.
 func (t *Topics) Named(name string) (*timer.Topic, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -174,7 +174,7 @@ func (c clients) ask(r *read) error {
 
 // newRead prepares a read of the group that answers for a shard. s is nil for the meta group.
 func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int) bool) *read {
-	r := &read{asked: id, group: c.h.resolve(id), deadline: c.h.cfg.Clock.Mono() + waitLimit}
+	r := &read{group: c.h.resolve(id), deadline: c.h.cfg.Clock.Mono() + waitLimit}
 	s, isShard := r.group.machine.(*timerShard)
 	r.serve = func(budget int) bool {
 		if isShard && s.division.hasLeft(id) {
@@ -186,25 +186,21 @@ func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int)
 	return r
 }
 
-func (c clients) newTimerRead(id timer.ShardID, topic timer.TopicID, timerID string, found **timer.Timer) *read {
+// Timer reads one timer linearizably. It returns nil if there is none.
+func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (found *timer.Timer, err error) {
 	var r *read
 	r = c.newRead(id, func(s *timerShard, _ int) bool {
 		if to, known := s.division.ownerOf(id, topic, timerID); to != s.g.shard || !known {
 			r.left = true
 			return true
 		}
-		if *found = s.table.Read(topic, timerID); *found != nil {
-			s.scheduler.Overlay(*found)
-			numbered(s, id, &(*found).Origin)
+		if found = s.table.Read(topic, timerID); found != nil {
+			s.scheduler.Overlay(found)
+			numbered(s, id, &found.Origin)
 		}
 		return true
 	})
-	return r
-}
-
-// Timer reads one timer linearizably. It returns nil if there is none.
-func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (found *timer.Timer, err error) {
-	err = c.ask(c.newTimerRead(id, topic, timerID, &found))
+	err = c.ask(r)
 	return found, err
 }
 
@@ -343,7 +339,9 @@ func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []sche
 // returns every selected timer that exists from its beginning until it reaches the slot. A whole
 // walk visits each slot once, whereas a listing visits all slots for each page.
 func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
-	w := c.newWalk(id, q, at)
+	w := &walk{asked: id, query: *q, at: at}
+	w.query.After, w.query.Only = nil, c.h.half(id)
+	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	err = c.read(id, true, w.step)
 	return w.refs, w.at, err
 }
@@ -354,13 +352,6 @@ type walk struct {
 	query timer.Query
 	at    timer.ScanCursor
 	refs  []timer.Ref
-}
-
-func (c clients) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
-	w := &walk{asked: id, query: *q, at: at}
-	w.query.After, w.query.Only = nil, c.h.half(id)
-	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
-	return w
 }
 
 func (w *walk) step(s *timerShard, budget int) (done bool) {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,33 +233,16 @@ func (r *replica) join() {
 
 // setDefaults sets fields that were not given to their defaults.
 func (c *Config) setDefaults() {
-	if c.Workers <= 0 {
-		c.Workers = max(1, runtime.GOMAXPROCS(0)/2)
-	}
-	c.Workers = min(c.Workers, c.Shards+1)
-	if c.Loaders <= 0 {
-		c.Loaders = runtime.GOMAXPROCS(0)
-	}
-	c.Loaders = min(c.Loaders, c.Shards+1)
+	c.Workers = min(cmp.Or(c.Workers, max(1, runtime.GOMAXPROCS(0)/2)), c.Shards+1)
+	c.Loaders = min(cmp.Or(c.Loaders, runtime.GOMAXPROCS(0)), c.Shards+1)
 	c.Log.Replayers = c.Loaders
-	if c.MaxQueued <= 0 {
-		c.MaxQueued = 20_000
-	}
-	if c.RetainBytes <= 0 {
-		c.RetainBytes = retainBytes
-	}
-	if c.SnapshotLogBytes <= 0 {
-		c.SnapshotLogBytes = snapshotLogBytes
-	}
-	if c.Log.QueueFrames <= 0 {
-		c.Log.QueueFrames = wal.DefaultQueueFrames
-	}
-	if c.FrameBytes <= 0 {
-		c.FrameBytes = frameBytes
-	}
-	if c.UnsyncedBytes <= 0 {
-		c.UnsyncedBytes = unsyncedBytes
-	}
+	c.Log.QueueFrames = cmp.Or(c.Log.QueueFrames, wal.DefaultQueueFrames)
+	c.MaxQueued = cmp.Or(c.MaxQueued, 20_000)
+	c.RetainBytes = cmp.Or(c.RetainBytes, retainBytes)
+	c.SnapshotLogBytes = cmp.Or(c.SnapshotLogBytes, snapshotLogBytes)
+	c.FrameBytes = cmp.Or(c.FrameBytes, frameBytes)
+	c.UnsyncedBytes = cmp.Or(c.UnsyncedBytes, unsyncedBytes)
+	c.Zones = cmp.Or(c.Zones, recurrence.Release)
 	if c.MemoryLimit <= 0 {
 		c.MemoryLimit = math.MaxInt64
 	}
@@ -273,9 +257,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.Placement == nil {
 		c.Placement = staticPlacement{}
-	}
-	if c.Zones == nil {
-		c.Zones = recurrence.Release
 	}
 	if c.Describe == nil {
 		c.Describe = func(*timer.Topic, *timer.Timer, []timer.HistoryAttempt) []byte { return []byte("{}") }

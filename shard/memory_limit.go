@@ -20,7 +20,6 @@ type Memory struct {
 	Messages  int64 // peer messages that no worker has handled yet
 }
 
-// Sum returns the total.
 func (m *Memory) Sum() int64 {
 	return m.Tables + m.Snapshots + m.Arrivals + m.Entries + m.Frames + m.Messages
 }

@@ -260,5 +260,4 @@ func (m *metaGroup) receive(byte, uint64, []byte) {}
 func (m *metaGroup) status(*GroupStatus)          {}
 func (m *metaGroup) stats(*Stats)                 {}
 
-// metaGroup returns the meta group's machine.
 func (h *Host) metaGroup() *metaGroup { return h.group(Meta).machine.(*metaGroup) }

@@ -48,7 +48,6 @@ func (o *op) answer(r timer.Result, err error) {
 // WaitsUntil implements scheduler.ClientChange.
 func (o *op) WaitsUntil() time.Duration { return o.deadline }
 
-// Answer implements scheduler.ClientChange.
 func (o *op) Answer(r timer.Result, err error) { o.answer(r, err) }
 
 func (o *op) handle(w *worker) {
@@ -153,8 +152,7 @@ func (o *metaOp) handle(w *worker) {
 // read is a linearizable read. It is served when everything that was committed at its arrival is
 // applied.
 type read struct {
-	asked    timer.ShardID // that the caller named
-	left     bool          // its timers have left the group
+	left     bool // its timers have left the group
 	group    *replica
 	serve    func(budget int) (done bool)
 	long     bool // serve is called several times, each for a slice of the work

@@ -625,3 +625,20 @@ func TestClaimOfALeaseNotSeenYet(t *testing.T) {
 		t.Errorf("answered %v: %d, %v", p.answered(), p.op.result.Code, p.op.err)
 	}
 }
+
+// SubmitPull leases ready timers of a topic in one shard to a consumer. then is called as by
+// Submit.
+func (d driver) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
+	wait := &waiter{}
+	wait.left.Store(1)
+	t := &pullRequest{shard: d.h.resolve(id).machine.(*timerShard), topic: topic, most: most, leaseMs: leaseMs, deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	wait.then = func() {
+		if len(t.pulled) > 0 {
+			t.err = nil
+		}
+		then(t.pulled, t.err)
+	}
+	if err := t.shard.g.w.box.offer(pullList{t}); err != nil {
+		then(nil, err)
+	}
+}

@@ -48,12 +48,10 @@ func (s *storage) retained(keep int) uint64 {
 	return s.offset + uint64(n)
 }
 
-// InitialState implements raft.Storage.
 func (s *storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	return s.hard, s.conf, nil
 }
 
-// Entries implements raft.Storage.
 func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	if lo <= s.offset {
 		return nil, raft.ErrCompacted
@@ -64,7 +62,6 @@ func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	return s.tail.entries(int(lo-s.offset-1), int(hi-s.offset-1), lo, maxSize), nil
 }
 
-// Term implements raft.Storage.
 func (s *storage) Term(i uint64) (uint64, error) {
 	switch {
 	case i == s.offset:
@@ -77,13 +74,10 @@ func (s *storage) Term(i uint64) (uint64, error) {
 	return s.tail.at(int(i - s.offset - 1)).term, nil
 }
 
-// LastIndex implements raft.Storage.
 func (s *storage) LastIndex() (uint64, error) { return s.last(), nil }
 
-// FirstIndex implements raft.Storage.
 func (s *storage) FirstIndex() (uint64, error) { return s.offset + 1, nil }
 
-// Snapshot implements raft.Storage.
 func (s *storage) Snapshot() (*pb.Snapshot, error) {
 	if s.snapshot == nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
@@ -184,10 +178,8 @@ const (
 
 func entryCost(size int) int { return size + entryOverhead }
 
-// len returns the number of entries.
 func (t *logTail) len() int { return len(t.places) - t.first }
 
-// at returns the place of the i-th entry.
 func (t *logTail) at(i int) *entryPlace { return &t.places[t.first+i] }
 
 // held returns how many bytes of memory the tail takes.

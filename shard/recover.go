@@ -194,7 +194,6 @@ func (r *replica) place(m record.Mark) {
 	r.store.reset(m.Index, m.Term, m.Conf)
 }
 
-// replay handles one record of the group from the log.
 func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 	r.gen = pos.Gen
 	return record.Fold(rec, r)

@@ -203,7 +203,6 @@ type Incoming struct {
 	have   int64
 }
 
-// Have returns the number of bytes received.
 func (in *Incoming) Have() int64 { return in.have }
 
 // Write takes the next bytes of the stream.
@@ -216,7 +215,6 @@ func (in *Incoming) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Abort gives up the snapshot.
 func (in *Incoming) Abort() { in.file.Abort() }
 
 // Commit makes the file durable, reads it back and passes it to the group. After an error the group

@@ -83,7 +83,6 @@ type GroupStatus struct {
 	Leads    bool
 	Term     uint64
 	Applied  uint64
-	Epoch    uint32 // of the assignment that the membership follows
 	Voters   []uint64
 	Learners []uint64
 	Joint    bool
@@ -119,7 +118,7 @@ func (r *replica) status() GroupStatus {
 	}
 	basic := r.raft.BasicStatus()
 	s.Replica, s.Leader, s.Leads, s.Term = r.id, nodeOf(basic.Lead), r.leader, basic.GetTerm()
-	s.Applied, s.Epoch, s.Compared = r.applied, r.membership.epoch, r.compare.last
+	s.Applied, s.Compared = r.applied, r.compare.last
 	s.Voters, s.Learners, s.Joint = r.store.conf.Voters, r.store.conf.Learners, len(r.store.conf.VotersOutgoing) > 0
 	r.machine.status(&s)
 	if r.leader {
@@ -180,7 +179,6 @@ type Stats struct {
 	SealedBy map[string]int64
 }
 
-// Stats returns the gauges.
 func (h *Host) Stats() Stats {
 	var mu sync.Mutex
 	var s Stats

@@ -176,28 +176,6 @@ func (d driver) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then fu
 	}
 }
 
-// Ask reads one timer. then is called as by Submit.
-func (d driver) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then func(*timer.Timer, error)) {
-	var found *timer.Timer
-	r := d.h.newTimerRead(id, topic, timerID, &found)
-	r.wait = &waiter{then: func() { then(found, r.err) }}
-	r.wait.left.Store(1)
-	if err := r.group.w.box.offer(r); err != nil {
-		then(nil, err)
-	}
-}
-
-// SubmitWalk takes a step of a walk, see Walk. then is called as by Submit.
-func (d driver) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor, then func([]timer.Ref, timer.ScanCursor, error)) {
-	walk := d.h.newWalk(id, q, at)
-	r := d.h.newRead(id, walk.step)
-	r.long, r.wait = true, &waiter{then: func() { then(walk.refs, walk.at, r.err) }}
-	r.wait.left.Store(1)
-	if err := r.group.w.box.offer(r); err != nil {
-		then(nil, at, err)
-	}
-}
-
 // SubmitMeta submits a command for the meta group's machine. then is called as by Submit.
 func (d driver) SubmitMeta(cmd []byte, then func(any, error)) {
 	wait := &waiter{}
@@ -237,7 +215,6 @@ type Progress struct {
 	LastTerm        uint64
 	Epoch           uint32
 	ConfIndex       uint64 // of the last membership change, or later
-	FirstIndex      uint64 // of the entries in memory
 	Leaves          bool   // not among the voters that remain, or a learner
 	Out             bool   // Leaves, and has applied the change that took its vote
 	Proposed        uint64 // entries that it has proposed in this process
@@ -274,7 +251,7 @@ func (d driver) Progress(id timer.ShardID) Progress {
 	return Progress{
 		AppliedTerm: r.appliedTerm, LastTerm: lastTerm, Wrong: r.wrong.why, Installs: r.snapshots.installs, Compared: r.compare.last,
 		Replica: r.id, Term: r.term, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Leads: r.leader, Serves: r.serving, Applied: r.applied, Last: r.store.last(), Epoch: r.membership.epoch,
-		ConfIndex: r.membership.index, FirstIndex: r.store.offset + 1, Late: r.turn.late, Leaves: leaves, Out: leaves && r.membership.isOut(r), Proposed: r.pipeline.number, Pipelined: len(r.pipeline.proposals), CommitHintsSent: r.membership.hintsSent,
+		ConfIndex: r.membership.index, Late: r.turn.late, Leaves: leaves, Out: leaves && r.membership.isOut(r), Proposed: r.pipeline.number, Pipelined: len(r.pipeline.proposals), CommitHintsSent: r.membership.hintsSent,
 		InUnknownZones: zoneless,
 	}
 }
@@ -292,23 +269,6 @@ func (d driver) Waiting() (events, operations, flights int) {
 		}
 	}
 	return events, operations, flights
-}
-
-// SubmitPull leases ready timers of a topic in one shard to a consumer. then is called as by
-// Submit.
-func (d driver) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
-	wait := &waiter{}
-	wait.left.Store(1)
-	t := &pullRequest{shard: d.h.resolve(id).machine.(*timerShard), topic: topic, most: most, leaseMs: leaseMs, deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait}
-	wait.then = func() {
-		if len(t.pulled) > 0 {
-			t.err = nil
-		}
-		then(t.pulled, t.err)
-	}
-	if err := t.shard.g.w.box.offer(pullList{t}); err != nil {
-		then(nil, err)
-	}
 }
 
 // StepDrain is one iteration of Drain: it stops leasing, and returns the number of leases whose

@@ -305,7 +305,6 @@ func (e schedulerEnv) Fired(topic timer.TopicID, o *table.Outcome) { e.g.w.fired
 
 func (e schedulerEnv) CanaryPassed() { e.canary.passed.Store(int64(e.g.w.now.Mono) + 1) }
 
-// setTable makes t the group's state.
 func (s *timerShard) setTable(t *table.Table) {
 	s.table = t
 	s.scheduler.SetTable(t)

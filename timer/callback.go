@@ -126,7 +126,6 @@ func withoutSecrets(headers []Header) []Header {
 // SendsBody reports whether a call by this method has a body.
 func (c *Callback) SendsBody() bool { return c.Method != "GET" && c.Method != "DELETE" }
 
-// Empty reports whether nothing is overridden.
 func (c *Callback) Empty() bool {
 	return c.URL == "" && c.Method == "" && !c.HasHeaders && c.TimeoutMs == 0
 }

@@ -68,7 +68,6 @@ func (e NotLeaderError) Error() string {
 	return fmt.Sprintf("this node does not lead the shard; node %010x may", e.Leader)
 }
 
-// Is makes it an ErrNoLeader.
 func (NotLeaderError) Is(target error) bool { return target == ErrNoLeader }
 
 // LowDiskError refuses commands that add data: the disk of a node with a replica of the shard is
@@ -92,7 +91,6 @@ func (e LowDiskError) Error() string {
 	return fmt.Sprintf("%s has %s free, and adds are refused at %s or less%s", name, mebibytes(e.Free), mebibytes(e.Limit), path)
 }
 
-// Is makes it an ErrLowDisk.
 func (LowDiskError) Is(target error) bool { return target == ErrLowDisk }
 
 func mebibytes(n uint64) string {

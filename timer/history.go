@@ -13,7 +13,6 @@ type HistoryKey struct {
 	Item  uint32
 }
 
-// Compare orders two keys.
 func (k HistoryKey) Compare(o HistoryKey) int {
 	return cmp.Or(cmp.Compare(k.EndMs, o.EndMs), cmp.Compare(k.Index, o.Index), cmp.Compare(k.Shard, o.Shard), cmp.Compare(k.Item, o.Item))
 }

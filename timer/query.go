@@ -96,7 +96,6 @@ type Counts struct {
 	Waiting         Waiting // due timers that are not started, by what they wait for
 }
 
-// Add adds the counts of other shards.
 func (c *Counts) Add(o *Counts) {
 	c.Scheduled += o.Scheduled
 	c.Ready += o.Ready

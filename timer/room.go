@@ -21,10 +21,8 @@ func NewAllowance(bytes int) *Allowance {
 	return a
 }
 
-// Take implements Room.
 func (a *Allowance) Take(bytes int) bool { return a.left.Add(-int64(bytes)) >= 0 }
 
-// GiveBack implements Room.
 func (a *Allowance) GiveBack(bytes int) { a.left.Add(int64(bytes)) }
 
 // BaseSize is about how many bytes a timer takes in memory without its texts.

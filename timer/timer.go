@@ -95,7 +95,6 @@ type Retry struct {
 	HasJitter    bool
 }
 
-// Empty reports whether nothing is overridden.
 func (r *Retry) Empty() bool { return *r == Retry{} }
 
 // Spec holds everything that a client can set on a timer. It is encoded once, carried in the log

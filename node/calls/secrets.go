@@ -26,7 +26,6 @@ func needs(headers []timer.Header) (ids string) {
 	return ids
 }
 
-// openHeaders gives the headers of a call.
 func (d *Dispatcher) openHeaders(place func(header string) secret.Place, headers []timer.Header) (out []callback.Header, err error) {
 	keys := d.Keys()
 	for _, h := range headers {

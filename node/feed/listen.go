@@ -38,7 +38,6 @@ func (s *stream) Next(wait time.Duration) (events []backend.Event, missed int64,
 	return events, missed, s.ctx.Err() == nil
 }
 
-// Close implements backend.EventStream.
 func (s *stream) Close() {
 	s.remove(s.tap)
 	s.cancel()

@@ -55,10 +55,8 @@ type sample struct {
 	late   [latenessSteps + 1]int64
 }
 
-// Count adds one.
 func (r *Rates) Count(kind int) { r.counts[kind].Add(1) }
 
-// Late counts the start of a timer's first attempt.
 func (r *Rates) Late(ms int64) {
 	step, _ := slices.BinarySearch(latenessStep[:], ms) // the first that is long enough
 	r.late[step].Add(1)

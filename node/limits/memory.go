@@ -175,7 +175,6 @@ func totalMemory(root string) int64 {
 	return 0
 }
 
-// String is for the log.
 func (m Memory) String() string {
 	if m.Bytes == 0 {
 		return "none"

@@ -37,7 +37,6 @@ func (f *fences) Restarted(owner table.Incarnation) bool {
 	return f.State.NewestStart(owner.Node()) > owner.Start()
 }
 
-// Fence implements shard.Placement.
 func (f *fences) Fence(owner table.Incarnation, then func(error)) {
 	ctx := f.running.Load()
 	if ctx == nil {

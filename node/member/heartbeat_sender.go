@@ -43,7 +43,7 @@ func (h *heartbeatSender) send() {
 	h.host.Cordon(cordoned)
 	beat := heartbeat{WallMs: clock.RawMs, Starts: h.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: h.seen.leads(),
 		Clock: heartbeatClock{AheadMs: clock.AheadMs, Steps: clock.Steps, Steady: clock.Steady, Sure: clock.Trust == clocks.Sure}}
-	beat.Limits = h.reportLimits(beat.believedMs(), beat.Leads)
+	beat.Limits = h.reportLimits(beat.believedMs())
 	beat.LowDisk = h.ownLowDisk()
 	h.logLowDisks(&beat.LowDisk)
 	_, synced := h.host.LogEnd()
@@ -112,11 +112,11 @@ func (h *heartbeatSender) logClock(state *clocks.State) {
 
 // reportLimits reports in each heartbeat how many of topics' leases at once this node may come to;
 // see ring.LimitAllocator.
-func (h *heartbeatSender) reportLimits(wallMs int64, mine []timer.ShardID) ring.AllocationReport {
+func (h *heartbeatSender) reportLimits(wallMs int64) ring.AllocationReport {
 	shards, _ := h.Shards()
 	leader := h.seen.Leaders()
 	st := ring.Observation{
-		Now: h.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Mine: mine, Topics: h.State.Limited(), Held: h.host.Held, Keys: h.host.KeyWeights,
+		Now: h.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Topics: h.State.Limited(), Held: h.host.Held, Keys: h.host.KeyWeights,
 	}
 	for id, node := range leader {
 		if int(id) <= shards {

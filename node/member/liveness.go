@@ -36,7 +36,6 @@ func newLiveness(now time.Duration) *liveness {
 	return &liveness{began: now, nodes: map[uint64]*peerStatus{}, expected: map[uint64]time.Duration{}}
 }
 
-// receive records a heartbeat.
 func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +79,6 @@ func (s *peerStatus) offset(now time.Duration, wallMs int64) (ms int64, ok bool)
 	return ms - (wallMs - now.Milliseconds()), ok
 }
 
-// forget drops a removed node.
 func (l *liveness) forget(node uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

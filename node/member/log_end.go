@@ -15,7 +15,6 @@ import (
 // them.
 const logEndFrame = 0xB2
 
-// encodeLogEnd is the frame of a process.
 func encodeLogEnd(starts uint32, synced uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint([]byte{logEndFrame}, uint64(starts)), synced)
 }
@@ -40,7 +39,6 @@ type logEndReport struct {
 	formerly uint64 // of those before it
 }
 
-// record takes a process's report.
 func (l *logEnds) record(node uint64, starts uint32, end uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +67,6 @@ func (l *logEnds) before(node uint64, starts uint32) uint64 {
 	return told.formerly
 }
 
-// forget drops a removed node.
 func (l *logEnds) forget(node uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

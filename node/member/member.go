@@ -116,7 +116,6 @@ func (s *Self) NewMember(topics, members func(), leads func(id timer.ShardID, no
 	return m
 }
 
-// newMember connects the parts.
 func newMember(s *Self, state *ring.State) *Member {
 	id := s.Identity()
 	l := &local{Self: s, State: state}

@@ -180,7 +180,6 @@ type PeerView struct {
 	Unhealthy     string
 }
 
-// Peer is how this node sees another.
 func (o *observer) Peer(node uint64) PeerView {
 	var v PeerView
 	now := o.clock.Mono()

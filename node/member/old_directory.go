@@ -134,7 +134,6 @@ func (c *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
 	return ids
 }
 
-// forget drops a removed node.
 func (c *confirmations) forget(node uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,6 @@ var (
 	ErrNoOtherNode = errors.New("there is no other node")
 )
 
-// named finds a member by its name.
 func (m *Member) named(name string) (ring.Node, error) {
 	n, ok := m.State.NodeNamed(name)
 	if !ok {
@@ -33,7 +32,6 @@ func (m *Member) Drain(ctx context.Context, name string) error {
 	return err
 }
 
-// Resume ends a drain.
 func (m *Member) Resume(ctx context.Context, name string) error {
 	n, err := m.named(name)
 	if err != nil || n.State == ring.NodeMember {
@@ -58,7 +56,6 @@ func (m *Member) Remove(ctx context.Context, name string, force, acceptLoss bool
 	return err
 }
 
-// SetReplicas changes how many replicas each shard should have.
 func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
 	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
 	return err

@@ -9,14 +9,12 @@ import (
 	"carillon/shard"
 )
 
-// NewNodeID makes the id of a node.
 func NewNodeID(random func([]byte)) uint64 {
 	var b [8]byte
 	random(b[:])
 	return binary.LittleEndian.Uint64(b[:])&(1<<40-1) | 1
 }
 
-// NewClusterID makes the id of a cluster.
 func NewClusterID(random func([]byte)) string {
 	var b [16]byte
 	random(b[:])

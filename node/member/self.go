@@ -135,13 +135,11 @@ func (s *Self) Connect(peers Peers, gossip Gossip) { s.peers, s.gossip = peers, 
 // SetAddresses sets where others reach this node, before it runs.
 func (s *Self) SetAddresses(http, peer string) { s.cfg.HTTP, s.cfg.Peer = http, peer }
 
-// ID is the node's id.
 func (s *Self) ID() uint64 { return s.id }
 
 // Identity is as it stands on disk.
 func (s *Self) Identity() Identity { return *s.identity.Load() }
 
-// Change writes a changed identity.
 func (s *Self) Change(fn func(*Identity)) error {
 	s.changeMu.Lock()
 	defer s.changeMu.Unlock()

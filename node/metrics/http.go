@@ -33,7 +33,6 @@ type routeMetrics struct {
 	codes   [statuses]atomic.Pointer[prometheus.Counter]
 }
 
-// NewHTTP makes the series of the API.
 func NewHTTP(to *prometheus.Registry) *HTTP {
 	m := &HTTP{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -57,7 +57,6 @@ func (t *transfers) add(bytes int64) {
 	t.bytes.Add(float64(bytes))
 }
 
-// New makes the series of a build.
 func New(version string, from Sources) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry()}
 	counter := func(name, help string) prometheus.Counter {

@@ -64,10 +64,8 @@ type Group struct {
 	panics fan.Panics
 }
 
-// NewGroup makes a group without tasks.
 func NewGroup(env Env) *Group { return &Group{env: env, done: env.NewSignal()} }
 
-// Go runs one more task.
 func (g *Group) Go(run func()) {
 	g.left.Add(1)
 	g.env.Go(func() {

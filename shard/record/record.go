@@ -109,7 +109,6 @@ func AppendConf(b []byte, c *pb.ConfState) []byte {
 	return append(b, encoding.Flag(c.GetAutoLeave(), 1))
 }
 
-// AppendTombstone encodes REPLICA_TOMBSTONE.
 func AppendTombstone(b []byte, id uint64) []byte {
 	return binary.AppendUvarint(append(b, recordVersion), id)
 }

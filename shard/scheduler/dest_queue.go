@@ -151,7 +151,6 @@ func (n *destQueue) forgetTargets() {
 // canaryDest is the destination of canaries: each call succeeds at once.
 type canaryDest struct{ *leader }
 
-// start makes the call.
 func (d canaryDest) start(done func(delivery.Outcome)) {
 	now := d.now.WallMs
 	d.env.CanaryPassed()
@@ -264,7 +263,6 @@ func (tq *topicQueues) queueIn(n *destQueue, e entry) {
 	tq.join(n.queue)
 }
 
-// pop takes the first timer out of a destination queue.
 func (tq *topicQueues) pop(n *destQueue) {
 	n.take()
 	tq.update(n)

@@ -40,7 +40,7 @@ type InspectedTopic struct {
 
 // InspectedLimit counts the uses of a topic's limit.
 type InspectedLimit struct {
-	Leases, Waiting, Users int
+	Leases, Waiting int
 }
 
 // Inspect is for tests, from any goroutine.
@@ -50,7 +50,7 @@ func (l *Limits) Inspect() map[timer.TopicID]InspectedLimit {
 	all := map[timer.TopicID]InspectedLimit{}
 	for id, b := range l.topics {
 		b.mu.Lock()
-		all[id] = InspectedLimit{Leases: b.leases, Waiting: b.line.Len(), Users: b.users}
+		all[id] = InspectedLimit{Leases: b.leases, Waiting: b.line.Len()}
 		b.mu.Unlock()
 	}
 	return all

@@ -304,7 +304,6 @@ func (s *Scheduler) ProposeLeaseUpdate(b *table.Batch, out *table.Outcome) {
 	s.out.proposeOutcome(b, out)
 }
 
-// Updated handles an applied lease update.
 func (s *Scheduler) Updated(cmd *timer.Command) { s.consumers.updated(cmd) }
 
 // LeaseOver returns the answer to an update of a lease that is over.
@@ -318,7 +317,6 @@ func (s *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs 
 	return s.pulls.pull(b, topic, most, leaseMs)
 }
 
-// Pulled handles the applied result of a consumer's lease.
 func (s *Scheduler) Pulled(h timer.Handle, r *timer.Result) { s.pulls.pulled(h, r) }
 
 // PullDropped handles a consumer's lease that the log did not take.

@@ -46,7 +46,6 @@ type zonelessTopic struct {
 // Count implements table.Queue.
 func (t *zonelessTopic) Count(by int) { t.zones.timers += by }
 
-// DueOrder implements table.Queue.
 func (t *zonelessTopic) DueOrder() *table.DueOrder { return &t.dueOrder }
 
 // await sets a due timer aside.

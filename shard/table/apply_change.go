@@ -22,6 +22,22 @@ func refusal(s timer.State) (timer.Code, bool) {
 	return 0, false
 }
 
+// changeable finds the scheduled timer that a command changes, and views its blob. The code is why
+// the command is refused; 0: it is not.
+func (t *Table) changeable(c *encoding.Command, seq uint64) (h timer.Handle, s *slab.Slot, v content.Blob, code timer.Code) {
+	if h = t.Named(c.Topic, c.ID, seq); h == 0 {
+		return 0, nil, v, timer.NotFound
+	}
+	s = t.slots.At(h)
+	if code, refused := refusal(s.State()); refused {
+		return h, s, v, code
+	}
+	if v = t.content.View(s.Ref); !v.Meets(c) {
+		code = timer.VersionMismatch
+	}
+	return h, s, v, code
+}
+
 // add creates a timer, or answers according to the timer that already has the id (I18).
 func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) || t.namesClosed(f.OnDone, f.OnDead) {
@@ -186,17 +202,9 @@ func (t *Table) create(c *encoding.Command, f *encoding.Summary, old timer.Handl
 
 // modify applies a patch completely or not at all (I6). Attempts made so far still count.
 func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
-	h := t.Named(c.Topic, c.ID, c.Seq)
-	if h == 0 {
-		return timer.Result{Code: timer.NotFound}
-	}
-	s := t.slots.At(h)
-	if code, refused := refusal(s.State()); refused {
+	h, s, v, code := t.changeable(c, c.Seq)
+	if code != 0 {
 		return timer.Result{Code: code, Handle: h}
-	}
-	v := t.content.View(s.Ref)
-	if !v.Meets(c) {
-		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	if (p.OnDone || p.OnDead) && t.namesClosed(p.Topics()...) {
 		return timer.Result{Code: timer.TopicClosed, Handle: h}
@@ -369,17 +377,9 @@ func (t *Table) cancelOne(h timer.Handle) (running, changed bool) {
 // has it. Everything else stays: the due time, the version and with it the webhook-id, the
 // attempts, and the times of a series.
 func (t *Table) fire(c *encoding.Command) timer.Result {
-	h := t.Named(c.Topic, c.ID, 0)
-	if h == 0 {
-		return timer.Result{Code: timer.NotFound}
-	}
-	s := t.slots.At(h)
-	if code, refused := refusal(s.State()); refused {
+	h, s, v, code := t.changeable(c, 0)
+	if code != 0 {
 		return timer.Result{Code: code, Handle: h}
-	}
-	v := t.content.View(s.Ref)
-	if !v.Meets(c) {
-		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	asked := max(t.clockMs, 1)
 	if c.DueMs != 0 {
@@ -402,17 +402,9 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 // fire: the due time, the version and with it the webhook-id, and the attempts. A timer that is
 // replaced or patched stays held.
 func (t *Table) pause(c *encoding.Command) timer.Result {
-	h := t.Named(c.Topic, c.ID, c.Seq)
-	if h == 0 {
-		return timer.Result{Code: timer.NotFound}
-	}
-	s := t.slots.At(h)
-	if code, refused := refusal(s.State()); refused {
+	h, s, v, code := t.changeable(c, c.Seq)
+	if code != 0 {
 		return timer.Result{Code: code, Handle: h}
-	}
-	v := t.content.View(s.Ref)
-	if !v.Meets(c) {
-		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	on := c.Kind == timer.Pause
 	if s.Paused() == on {

@@ -123,13 +123,10 @@ func (b *Batch) Reset(nowMs int64, origin, number uint64) {
 // SetLevel sets the feature level that a replica must understand to apply the entry.
 func (b *Batch) SetLevel(level feature.Level) { b.buf[0] = byte(level) }
 
-// Len returns the number of items.
 func (b *Batch) Len() int { return b.items }
 
-// Size returns the number of bytes.
 func (b *Batch) Size() int { return len(b.buf) }
 
-// Bytes returns the entry's data.
 func (b *Batch) Bytes() []byte { return b.buf }
 
 // item counts an item and returns its number.
@@ -171,7 +168,6 @@ func (b *Batch) numbers(all ...uint64) {
 	}
 }
 
-// Command adds a client's change.
 func (b *Batch) Command(c *timer.Command) int {
 	if len(c.ID) > encoding.MaxID {
 		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(c.ID), encoding.MaxID))

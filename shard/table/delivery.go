@@ -77,7 +77,6 @@ func (d delivery) word() uint64 {
 
 func (d delivery) hash(topic timer.TopicID) uint64 { return content.Mix(uint64(topic), d.word()) }
 
-// count computes the sum.
 func (d *deliveries) count() (sum uint64) {
 	for topic, now := range d.of {
 		sum += now.hash(topic)

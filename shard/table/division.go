@@ -108,7 +108,6 @@ func (t *timers) Newer(seq uint64, from timer.Handle, budget int, fn func(h time
 	return from, from >= t.slots.High
 }
 
-// LastSeq returns the last number given to a timer.
 func (t *timers) LastSeq() uint64 { return t.seq }
 
 // Divide makes the timers of some slots, one bit each, those of the child: the cluster has so many

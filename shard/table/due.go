@@ -88,9 +88,7 @@ type Job struct {
 	Payload     []byte
 	PayloadKind timer.PayloadKind
 	ContentType string
-	Retry       timer.Retry
 	Target      Target
-	Priority    uint8
 	Trace       *timer.Trace
 }
 
@@ -106,8 +104,7 @@ func (t *timers) Job(h timer.Handle) Job {
 	j := Job{
 		Handle: h, ID: string(v.ID), Topic: t.topics.rows[s.Topic].id, Seq: s.Seq(), Origin: t.originOf(s.Seq()), Tag: v.Tag, Version: v.Version, CreatedMs: v.CreatedMs,
 		DueMs: t.dueMs(s), Attempts: s.Attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
-		ContentType: spec.ContentType, Retry: spec.Retry, Target: t.content.TargetOf(v.Target), Priority: s.Priority(),
-		Trace: spec.Trace, AskedMs: v.AskedMs,
+		ContentType: spec.ContentType, Target: t.content.TargetOf(v.Target), Trace: spec.Trace, AskedMs: v.AskedMs,
 	}
 	if a, ok := t.arrays[h]; ok {
 		j.Payload, j.PayloadKind = t.content.AppendArray(make([]byte, 0, a.Sent()), &a), timer.JSONPayload

@@ -93,5 +93,4 @@ func (o Incarnation) Node() uint64 { return uint64(o) >> 24 }
 // Start returns the start count of the process, modulo 2^24.
 func (o Incarnation) Start() uint32 { return uint32(o) & 0xffffff }
 
-// LastFence returns the last fence given.
 func (l *leaderships) LastFence() uint64 { return l.fence }

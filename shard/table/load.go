@@ -341,7 +341,6 @@ func (l *loader) check(s *slab.Slot, v *content.Blob, body []byte, hasRun bool, 
 	}
 }
 
-// checkBlob checks a blob and decodes it.
 func (l *loader) checkBlob(v *content.Blob, body []byte, target uint32) (f encoding.Summary) {
 	if (target != 0) != (v.Flags&content.HasTarget != 0) || target != 0 && l.targets[target] == nil {
 		l.fail("target %d is not defined", target)
@@ -360,7 +359,6 @@ func (l *loader) checkBlob(v *content.Blob, body []byte, target uint32) (f encod
 	return f
 }
 
-// successor reads the successor of a leased timer.
 func (l *loader) successor() {
 	t := l.t
 	h := timer.Handle(l.number(uint64(t.slots.High), "handle"))
@@ -429,7 +427,6 @@ func (l *loader) array() {
 	}
 }
 
-// attempts reads the log of a timer's attempts.
 func (l *loader) attempts() {
 	t := l.t
 	h := timer.Handle(l.number(uint64(t.slots.High), "handle"))

@@ -54,7 +54,6 @@ func repeatOf(v *content.Blob) *timer.Repeat {
 	return restRepeat(v.Rest)
 }
 
-// restRepeat returns the repeat in the rest of a spec, or nil.
 func restRepeat(rest []byte) *timer.Repeat {
 	b := restField(rest, encoding.FieldRepeat)
 	if b == nil {

@@ -79,7 +79,6 @@ func (s *Snapshot) Hash() uint64 { return s.hash }
 // Held implements Saving. It returns the bytes held for slots written ahead.
 func (s *Snapshot) Held() int64 { return int64(cap(s.pending)) + 8*int64(cap(s.saved)) }
 
-// Sound implements Saving.
 func (s *Snapshot) Sound() bool {
 	return !s.damaged && s.birth || !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
 }

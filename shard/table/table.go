@@ -36,7 +36,6 @@ type Table struct {
 	cancelLeft int64
 }
 
-// New makes an empty table.
 func New(id timer.ShardID, nowMs int64) *Table {
 	return &Table{
 		id: id, updater: newUpdater(nowMs), closedTopics: newClosedTopics(), deliveries: newDeliveries(),

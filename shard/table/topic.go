@@ -79,7 +79,6 @@ func (t *topics) Counts(topic timer.TopicID) timer.Counts {
 	return c
 }
 
-// Totals returns the counts of all topics.
 func (t *topics) Totals() timer.Counts { return countsOf(&t.totals) }
 
 func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
@@ -163,7 +162,6 @@ func (c *closedTopics) setBack(ms int64) {
 	c.sum = c.count()
 }
 
-// count computes the sum.
 func (c *closedTopics) count() (sum uint64) {
 	for _, tomb := range c.tombs {
 		sum += tomb.hash()

@@ -89,7 +89,6 @@ func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
 	return dst
 }
 
-// DecodeLowDisk decodes the output of AppendLowDisk.
 func DecodeLowDisk(in []byte) (timer.LowDiskError, error) {
 	r := &reader{encoding.Reader{Rest: in}}
 	e := r.lowDisk()

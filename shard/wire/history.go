@@ -37,7 +37,6 @@ func AppendHistoryQuery(dst []byte, q *timer.HistoryQuery) []byte {
 	return dst
 }
 
-// DecodeHistoryQuery decodes the output of AppendHistoryQuery.
 func DecodeHistoryQuery(b []byte) (*timer.HistoryQuery, error) {
 	r := open(b)
 	q := &timer.HistoryQuery{Topic: timer.TopicID(r.Number(1<<32-1, "topic"))}

@@ -69,7 +69,6 @@ func AppendPullRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []
 	return dst
 }
 
-// DecodePullRequest decodes the output of AppendPullRequest.
 func DecodePullRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []timer.Share, err error) {
 	r := open(b)
 	topic = timer.TopicID(r.Number(1<<32-1, "topic"))

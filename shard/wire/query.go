@@ -97,7 +97,6 @@ func (r *reader) topics(most int) []timer.TopicID {
 	return topics
 }
 
-// DecodeQuery decodes the output of AppendQuery.
 func DecodeQuery(b []byte) ([]timer.ShardID, *timer.Query, error) {
 	r := open(b)
 	ids, q := r.query()
@@ -157,7 +156,6 @@ func AppendCountsRequest(dst []byte, topics []timer.TopicID) []byte {
 	return appendTopics(append(dst, version), topics)
 }
 
-// DecodeCountsRequest decodes the output of AppendCountsRequest.
 func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
 	r := open(b)
 	topics := r.topics(maxWireTopics)

@@ -28,14 +28,12 @@ type StateAnswer struct {
 	Piece  []byte
 }
 
-// AppendStateRequest encodes a StateRequest.
 func AppendStateRequest(dst []byte, q *StateRequest) []byte {
 	dst = append(dst, version)
 	dst = encoding.AppendUvarints(dst, uint64(q.Group), q.Index, q.Number, q.Offset, q.Bytes)
 	return dst
 }
 
-// DecodeStateRequest decodes the output of AppendStateRequest.
 func DecodeStateRequest(b []byte) (q StateRequest, err error) {
 	r := open(b)
 	q.Group = timer.ShardID(r.Number(1<<32-1, "shard"))
@@ -43,7 +41,6 @@ func DecodeStateRequest(b []byte) (q StateRequest, err error) {
 	return q, r.Close()
 }
 
-// AppendStateAnswer encodes a StateAnswer.
 func AppendStateAnswer(dst []byte, a *StateAnswer) []byte {
 	dst = append(dst, version, faultNone)
 	dst = encoding.AppendUvarints(dst, a.Index, a.Number, a.Size, a.Hash)

@@ -7,14 +7,12 @@ import (
 	"carillon/timer/encoding"
 )
 
-// AppendTimerRequest encodes a request for one timer.
 func AppendTimerRequest(dst []byte, id timer.ShardID, topic timer.TopicID, timerID string) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(id))
 	dst = binary.AppendUvarint(dst, uint64(topic))
 	return encoding.AppendBlock(dst, timerID)
 }
 
-// DecodeTimerRequest decodes the output of AppendTimerRequest.
 func DecodeTimerRequest(b []byte) (id timer.ShardID, topic timer.TopicID, timerID string, err error) {
 	r := open(b)
 	id = timer.ShardID(r.Number(1<<32-1, "shard"))

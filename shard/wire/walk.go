@@ -43,7 +43,6 @@ func AppendWalk(dst []byte, steps []timer.Step, q *timer.Query) []byte {
 	return dst
 }
 
-// DecodeWalk decodes the output of AppendWalk.
 func DecodeWalk(b []byte) ([]timer.Step, *timer.Query, error) {
 	r := open(b)
 	at, _ := r.cursor(walkBegun)

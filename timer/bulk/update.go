@@ -55,7 +55,6 @@ const (
 	Reread
 )
 
-// ID is the timer's id.
 func (e *Task) ID() string { return e.mark.ID }
 
 // Begin decides about a timer that the walk has met; nil: there is nothing to do, and it is

@@ -26,7 +26,6 @@ func AppendAnswer(dst []byte, a *timer.Answer) []byte {
 	return AppendBlock(dst, Cut(a.Location, timer.MaxAnswerLocation))
 }
 
-// DecodeAnswer decodes the output of AppendAnswer.
 func DecodeAnswer(b []byte) (*timer.Answer, error) {
 	if len(b) == 0 {
 		return nil, nil

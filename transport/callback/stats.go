@@ -32,7 +32,6 @@ type DestinationStat struct {
 	Destination string                // scheme://host:port
 	Breaker     delivery.BreakerState // the worst of its scopes
 	Permits     int
-	Waiting     bool
 	Latency     time.Duration // moving mean
 	// When its breaker came into this state; zero: it was never in another.
 	Since     time.Time
@@ -49,7 +48,7 @@ type DestinationStat struct {
 // stat is the destination as it is now. Its pool's lock is held.
 func (d *destination) stat() DestinationStat {
 	s := DestinationStat{
-		Destination: d.label, Permits: d.slots.Calls(), Waiting: d.slots.Waits(), Latency: time.Duration(d.latency.Load()), InRow: d.inRow.Load(),
+		Destination: d.label, Permits: d.slots.Calls(), Latency: time.Duration(d.latency.Load()), InRow: d.inRow.Load(),
 	}
 	for _, g := range d.gates {
 		state := g.circuit.state()

@@ -203,7 +203,6 @@ func (a *Arena) unlist(i uint32) {
 	c.listed, c.prev, c.next = false, noChunk, noChunk
 }
 
-// Memory returns the bytes allocated.
 func (a *Arena) Memory() int64 {
 	return a.bytes + int64(cap(a.chunks))*56 + int64(cap(a.vacant))*4
 }

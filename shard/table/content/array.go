@@ -105,7 +105,6 @@ func (s *Store) LoadArray(h timer.Handle, payloads, names []byte, count uint32, 
 	return a
 }
 
-// AppendArray appends the array as it is sent.
 func (s *Store) AppendArray(dst []byte, a *Array) []byte {
 	return append(append(dst, s.grownBytes(&a.payloads)...), ']')
 }

@@ -27,7 +27,6 @@ type Store struct {
 	sum uint64
 }
 
-// New makes an empty store.
 func New() Store { return Store{callbacks: callbacks{index: index.New()}} }
 
 // View decodes a blob. Its slices point into the arena and are valid until the timer changes.
@@ -239,5 +238,4 @@ func (s *Store) ErrorHash(h timer.Handle, ref uint32) uint64 {
 // Sum returns the sum of the hashes of all blobs and error texts.
 func (s *Store) Sum() uint64 { return s.sum }
 
-// Memory returns the bytes allocated.
 func (s *Store) Memory() int64 { return s.blocks.Memory() + s.callbacks.memory() }

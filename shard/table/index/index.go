@@ -39,7 +39,6 @@ type part struct {
 	entries []uint64
 }
 
-// New makes an empty index.
 func New() Index { return Index{seed: maphash.MakeSeed()} }
 
 // Hash returns the hash of a key in a space of keys.
@@ -48,7 +47,6 @@ func (x *Index) Hash(space uint64, key []byte) uint32 {
 	return uint32((hi ^ lo) >> 32)
 }
 
-// Len returns the number of entries.
 func (x *Index) Len() int { return x.count }
 
 func (x *Index) part(hash uint32) *part {
@@ -231,7 +229,6 @@ func makeCells(n int) []uint64 {
 	return s[:cap(s)]
 }
 
-// Memory returns the bytes allocated.
 func (x *Index) Memory() int64 {
 	return int64(x.cells)*8 + int64(x.parts)*48 + int64(cap(x.dir))*8
 }

@@ -44,12 +44,10 @@ type Attempts struct {
 	free   uint32
 }
 
-// At returns an attempt in use.
 func (a *Attempts) At(n uint32) *Attempt {
 	return &a.chunks[n>>attemptChunkBits][n&(attemptChunkLen-1)]
 }
 
-// Take returns the number of a new attempt.
 func (a *Attempts) Take() uint32 {
 	n := a.free
 	if n != 0 {
@@ -65,13 +63,11 @@ func (a *Attempts) Take() uint32 {
 	return n
 }
 
-// Give frees an attempt.
 func (a *Attempts) Give(n uint32) {
 	*a.At(n) = Attempt{Newer: a.free}
 	a.free = n
 }
 
-// Memory returns the bytes allocated.
 func (a *Attempts) Memory() int64 {
 	return int64(len(a.chunks))*attemptChunkLen*64 + int64(cap(a.chunks))*8
 }

@@ -165,7 +165,6 @@ func (s *Slots) Extend(h timer.Handle) {
 	}
 }
 
-// Memory returns the bytes allocated.
 func (s *Slots) Memory() int64 {
 	used := 0
 	for _, c := range s.chunks {
