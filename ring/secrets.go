@@ -273,32 +273,23 @@ func (s *State) Replacing(keys *secret.Keys, random func([]byte)) (Command, bool
 // Locked names topics, at most so many in order of id, whose calls wait for a key that is not among
 // these.
 func (t *Topics) Locked(keys *secret.Keys, most int) (names []string) {
-	missing := func(id string) bool { return id != "" && !keys.Has(id) }
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.sealed)), missing) {
-		return nil
-	}
-	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
-		if len(names) == most {
-			break
-		}
-		v, found := t.byID[id], false
-		eachSecret(&v.Policy, func(_ string, kept *string) { found = found || missing(secret.KeyOf(*kept)) })
-		if found {
-			names = append(names, v.Name)
-		}
+	for _, v := range t.sealedBy(func(id string) bool { return id != "" && !keys.Has(id) }, most) {
+		names = append(names, v.Name)
 	}
 	return names
 }
 
-// unsealed finds topics with a secret that the first of keys has not sealed and could, at most so
-// many, in order of id. It walks the topics only if the counts show that there are any.
-func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*timer.Topic) {
-	could := func(id string) bool { return id != keys.First() && (id == "" || keys.Has(id)) }
+// unsealed finds topics with a secret that the first of keys has not sealed and could.
+func (t *Topics) unsealed(keys *secret.Keys, most int) []*timer.Topic {
+	return t.sealedBy(func(id string) bool { return id != keys.First() && (id == "" || keys.Has(id)) }, most)
+}
+
+// sealedBy finds topics with a secret that was sealed by one of some keys, "" for one in the clear:
+// at most so many, in order of id. It walks the topics only if the counts show that there are any.
+func (t *Topics) sealedBy(some func(key string) bool, most int) (list []*timer.Topic) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.sealed)), could) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.sealed)), some) {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
@@ -306,7 +297,7 @@ func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*timer.Topic) {
 			break
 		}
 		v, found := t.byID[id], false
-		eachSecret(&v.Policy, func(_ string, kept *string) { found = found || could(secret.KeyOf(*kept)) })
+		eachSecret(&v.Policy, func(_ string, kept *string) { found = found || some(secret.KeyOf(*kept)) })
 		if found {
 			list = append(list, v)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // Hash covers all that a snapshot has: equal on all replicas that applied the same entries. It is
@@ -91,11 +92,7 @@ func (h *stateHash) floats(list ...float64) {
 
 func (h *stateHash) flags(list ...bool) {
 	for _, v := range list {
-		if v {
-			h.b = append(h.b, 1)
-		} else {
-			h.b = append(h.b, 0)
-		}
+		h.b = append(h.b, encoding.Flag(v, 1))
 	}
 }
 

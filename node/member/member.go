@@ -22,42 +22,27 @@ const (
 	forgetDelay = 2 * time.Second
 )
 
-// Host is the part of the node's shards that a Member needs: shard.Host.
+// Host is the part of the node's shards that a Member needs: shard.Host, which describes it.
 type Host interface {
-	// Started is closed once the log is read.
 	Started() <-chan struct{}
 	NotReady() error
 	Leads(id timer.ShardID) bool
 	Leader(id timer.ShardID) (node uint64, ok bool)
-	// Bytes is the size of this node's copy of a shard, about.
 	Bytes(id timer.ShardID) int64
 	Groups() []shard.GroupStatus
-	// Held is how many leases of a topic this node has.
 	Held(topic timer.TopicID) int
 	KeyWeights(topic timer.TopicID) int
-	// Grow makes room for more shards; those above parents are being divided from others.
 	Grow(shards, parents int)
-	// Shards is how many there is room for.
 	Shards() int
 	Place(rows []shard.Assignment)
 	Cordon(on bool)
-	// Fault names a fault of one of its replicas; "" if none is known.
 	Fault() string
-	// Wrong lists its replicas whose states are wrong and which have to be replaced.
 	Wrong() []placement.WrongReplica
-	// Restarted is called when a new process of a node has registered.
 	Restarted()
-	// Propose has the meta group's machine apply a command.
 	Propose(cmd []byte) (any, error)
-	// Confirm has a majority confirm that this node leads. index is the least that its state then
-	// had.
 	Confirm(id timer.ShardID) (index uint64, err error)
-	// Applied is the last entry that is in this node's copy of a group's state.
 	Applied(id timer.ShardID) uint64
-	// LogEnd is how many frames the log had when this process began, and how many are on disk now.
-	// Both count the frames of all processes.
 	LogEnd() (opened, synced uint64)
-	// Disk is how much room this node's log has.
 	Disk() wal.Disk
 }
 

@@ -24,20 +24,21 @@ func (m *Member) named(name string) (ring.Node, error) {
 
 // Drain has others take over a node's replicas.
 func (m *Member) Drain(ctx context.Context, name string) error {
-	n, err := m.named(name)
-	if err != nil || n.State == ring.NodeDraining || n.State == ring.NodeDrained {
-		return err
-	}
-	_, err = m.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeDraining})
-	return err
+	return m.setState(ctx, name, ring.NodeDraining, ring.NodeDrained)
 }
 
+// Resume ends a drain.
 func (m *Member) Resume(ctx context.Context, name string) error {
+	return m.setState(ctx, name, ring.NodeMember, ring.NodeMember)
+}
+
+// setState brings a node into a state, unless it is in that, or in the one that follows.
+func (m *Member) setState(ctx context.Context, name string, to, after ring.NodeState) error {
 	n, err := m.named(name)
-	if err != nil || n.State == ring.NodeMember {
+	if err != nil || n.State == to || n.State == after {
 		return err
 	}
-	_, err = m.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: ring.NodeMember})
+	_, err = m.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: to})
 	return err
 }
 

@@ -73,20 +73,16 @@ const untilNotified time.Duration = 1<<63 - 1
 // Held returns how many leases of a topic with a limit this node counts: those that it took or
 // found, and that have not ended.
 func (l *Limits) Held(id timer.TopicID) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.topics[id]
-	if b == nil {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.leases
+	return l.read(id, func(b *limit) int { return b.leases })
 }
 
 // KeyWeights returns the weights, together, of a topic's keys with something due on this node, if
 // the topic has a limit and its keys take turns.
 func (l *Limits) KeyWeights(id timer.TopicID) int {
+	return l.read(id, func(b *limit) int { return b.weights })
+}
+
+func (l *Limits) read(id timer.TopicID, what func(*limit) int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.topics[id]
@@ -95,7 +91,7 @@ func (l *Limits) KeyWeights(id timer.TopicID) int {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.weights
+	return what(b)
 }
 
 // limit counts the use of one topic's limits by this node, over all its shards: concurrent leases
