@@ -190,13 +190,6 @@ func (m *Members) List() []Member {
 	return out
 }
 
-func (m *Members) Alive(id uint64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, ok := m.seen[id]
-	return id == m.self.ID || ok && s.member.State == MemberAlive
-}
-
 // Update changes this node's description to others, but for its id, starts, name and gossip
 // address. change must not call back. The error is that it would not fit; then nothing changes.
 func (m *Members) Update(change func(*Member)) error {

@@ -569,3 +569,10 @@ func FuzzDecodeMember(f *testing.F) {
 		}
 	})
 }
+
+func (m *Members) Alive(id uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.seen[id]
+	return id == m.self.ID || ok && s.member.State == MemberAlive
+}

@@ -266,7 +266,7 @@ func (c *Config) setDefaults() {
 // Started returns a channel that is closed once the host has recovered and takes operations.
 func (h *Host) Started() <-chan struct{} { return h.started }
 
-// Open recovers from the log. It is for a driver that calls Turn instead of Run.
+// Open recovers from the log. It is for a driver that steps the host instead of calling Run.
 func (h *Host) Open() error {
 	if err := h.recover(); err != nil {
 		return err

@@ -9,25 +9,16 @@ import (
 	"carillon/timer"
 )
 
-// Stepping a host by hand in one goroutine, as a simulator does. Call Open, then Turn whenever Busy
-// says so or UntilWake has passed, with Submit, Ask and SubmitMeta in between. The host's blocking
-// methods may be called too if Config.Block is set. Only snapshots are written by another goroutine
-// (see Background).
+// Stepping a host by hand in one goroutine, as a simulator does. Call Open, then Work and Write
+// whenever Busy says so or UntilWake has passed, with Submit and SubmitMeta in between. The host's
+// blocking methods may be called too if Config.Block is set. Only snapshots are written by another
+// goroutine (see Background).
 
 // driver is the part of a host that steps it in place of Run.
 type driver struct{ h *Host }
 
-// Turn runs one turn of every worker and one step of the log. It returns an error once the host has
-// failed.
-func (d driver) Turn() error {
-	if err := d.Work(); err != nil {
-		return err
-	}
-	return d.Write()
-}
-
-// Work is the first half of Turn: one turn of every worker. A simulator may let time pass before it
-// calls Write.
+// Work takes one turn of every worker. It returns an error once the host has failed. A simulator may
+// let time pass before it calls Write.
 func (d driver) Work() error {
 	for _, w := range d.h.workers {
 		w.turn()
@@ -54,8 +45,7 @@ func (d driver) Effort() (all Effort) {
 	return all
 }
 
-// Write is the second half of Turn: one step of the log, over all frames that the workers have
-// submitted.
+// Write takes one step of the log, over all frames that the workers have submitted.
 func (d driver) Write() error {
 	if _, err := d.h.stream.Step(); err != nil {
 		d.h.fail(err)
@@ -149,7 +139,7 @@ func (d driver) Housekeep() error {
 	return d.h.dropLog()
 }
 
-// Abandon ends a host that Turn drives as a crash would: operations get no answer.
+// Abandon ends a host that is stepped as a crash would: operations get no answer.
 func (d driver) Abandon() {
 	for _, w := range d.h.workers {
 		w.box.close()

@@ -123,8 +123,6 @@ func (b *Batch) Reset(nowMs int64, origin, number uint64) {
 // SetLevel sets the feature level that a replica must understand to apply the entry.
 func (b *Batch) SetLevel(level feature.Level) { b.buf[0] = byte(level) }
 
-func (b *Batch) Len() int { return b.items }
-
 func (b *Batch) Size() int { return len(b.buf) }
 
 func (b *Batch) Bytes() []byte { return b.buf }

@@ -224,3 +224,5 @@ func FuzzBatch(f *testing.F) {
 		}
 	})
 }
+
+func (b *Batch) Len() int { return b.items }
