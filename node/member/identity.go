@@ -161,14 +161,12 @@ func jsonOffset(err error) string {
 
 // differsAt is where two texts begin to differ, -1 if they do not.
 func differsAt(a, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
 	}
-	if len(a) != len(b) {
-		return n
+	if n == len(a) && n == len(b) {
+		return -1
 	}
-	return -1
+	return n
 }

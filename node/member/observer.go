@@ -35,12 +35,7 @@ func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
 		}
 	}
 	if row, ok := o.State.Row(id); ok {
-		for _, r := range row.Replicas {
-			if !slices.Contains(out, r.Node) {
-				out = append(out, r.Node)
-			}
-		}
-		for _, r := range row.Leaving {
+		for _, r := range slices.Concat(row.Replicas, row.Leaving) {
 			if !slices.Contains(out, r.Node) {
 				out = append(out, r.Node)
 			}

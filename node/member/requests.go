@@ -25,34 +25,38 @@ const (
 
 // Frame takes a control frame that is about nodes; false: it is another, for the shards.
 func (s *Self) Frame(from uint64, frame []byte) bool {
-	if len(frame) > 0 && frame[0] == logEndFrame {
-		if starts, synced, ok := decodeLogEnd(frame[1:]); ok {
-			s.logEnds.record(from, starts, synced)
-		}
-		return true
-	}
-	if len(frame) > 0 && frame[0] == wrongFrame {
-		if list, ok := decodeWrong(frame[1:]); ok {
-			s.liveness.recordWrong(s.clock.Mono(), from, list)
-		}
-		return true
-	}
-	if len(frame) > 0 && frame[0] == sizesFrame {
-		if bytes, ok := decodeSizes(frame[1:]); ok {
-			s.sizes.record(s.clock.Mono(), from, bytes)
-		}
-		return true
-	}
-	if len(frame) == 0 || frame[0] != heartbeatFrame {
+	if len(frame) == 0 {
 		return false
 	}
+	switch rest := frame[1:]; frame[0] {
+	case heartbeatFrame:
+		s.receiveHeartbeat(from, frame)
+	case logEndFrame:
+		if starts, synced, ok := decodeLogEnd(rest); ok {
+			s.logEnds.record(from, starts, synced)
+		}
+	case wrongFrame:
+		if list, ok := decodeWrong(rest); ok {
+			s.liveness.recordWrong(s.clock.Mono(), from, list)
+		}
+	case sizesFrame:
+		if bytes, ok := decodeSizes(rest); ok {
+			s.sizes.record(s.clock.Mono(), from, bytes)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *Self) receiveHeartbeat(from uint64, frame []byte) {
 	m := s.member.Load()
 	if m == nil {
-		return true
+		return
 	}
 	h, err := decodeHeartbeat(frame)
 	if err != nil {
-		return true
+		return
 	}
 	now := s.clock.Mono()
 	before, _, _ := s.liveness.last(now, from)
@@ -63,7 +67,6 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 			m.onLeads(id, from)
 		}
 	}
-	return true
 }
 
 // Call answers the requests of other nodes about membership; handled is false for methods that are
