@@ -195,8 +195,8 @@ func (al *activeLeases) calling(h timer.Handle, d *table.Due) *activeLease {
 	return nil
 }
 
-// awaitAnswer makes a lease update wait until its call has an outcome. An ack need not wait: the
-// work is done, however the call ends.
+// awaitAnswer makes a lease update wait until its call has an outcome, and reports false if no call
+// of this leader runs. An ack need not wait: the work is done, however the call ends.
 func (cl *consumerLeases) awaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	f := cl.leases.calling(h, d)
 	if f == nil {

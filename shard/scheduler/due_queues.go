@@ -274,5 +274,6 @@ func (dq *dueQueues) rearm() {
 	dq.rearming, dq.rewound = !done, dq.rewound && !done
 }
 
-// rearmAll restarts rearm: queued timers were dropped, or the log did not take an item.
+// rearmAll puts all timers that have left the wheel back, in slices: queued timers were dropped, or
+// the log did not take an item.
 func (dq *dueQueues) rearmAll() { dq.rearming, dq.rearmFrom = true, 0 }

@@ -312,6 +312,7 @@ func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 	}
 }
 
+// pulled handles the applied result of a consumer's lease.
 func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
 	if r.Code != timer.OK {
 		pt.table.Rearm(h, pt.reserved[h]) // the timer changed, or only the delivery of its topic

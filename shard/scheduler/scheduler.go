@@ -224,100 +224,48 @@ func (s *Scheduler) Rebase() {
 	s.series.rebase()
 }
 
-// Refresh takes over changed topics, in slices. One whose turn comes is looked at then, so that
-// nothing is leased by an old policy.
-func (s *Scheduler) Refresh() { s.changed.begin() }
+// What follows is passed on to the parts, which describe it.
 
-// DeliveryChanged handles a logged change of a topic's delivery, by call or by pull: timers that it
-// held back may go now.
+func (s *Scheduler) Refresh()                            { s.changed.begin() }
 func (s *Scheduler) DeliveryChanged(topic timer.TopicID) { s.topics.deliveryChanged(topic) }
+func (s *Scheduler) RearmAll()                           { s.due.rearmAll() }
+func (s *Scheduler) ScanAgain()                          { s.inherited.scanAgain() }
+func (s *Scheduler) FollowClock(b *table.Batch)          { s.series.followClock(b) }
+func (s *Scheduler) ProposeOutcomes(b *table.Batch)      { s.out.propose(b) }
 
-// RearmAll puts all timers that have left the wheel back, in slices: queued timers were dropped, or
-// the log did not take an item.
-func (s *Scheduler) RearmAll() { s.due.rearmAll() }
-
-// ScanAgain looks at inherited leases again: a process has ended or seems to be gone, or an outcome
-// was dropped.
-func (s *Scheduler) ScanAgain() { s.inherited.scanAgain() }
-
-// FollowClock proposes the next step after the clock was set back: a tick, or that all series are
-// corrected.
-func (s *Scheduler) FollowClock(b *table.Batch) { s.series.followClock(b) }
-
-// ProposeOutcomes proposes the outcomes of leases. While the clock is trusted it also proposes
-// expiries, the forgetting of dead letters, and skips.
-func (s *Scheduler) ProposeOutcomes(b *table.Batch) { s.out.propose(b) }
-
-// GiveWay returns the leases that block a command. It reports false if the command must wait for a
-// lease in the log's pipeline.
+func (s *Scheduler) Expire(now time.Duration) { s.leases.expire(now) }
+func (s *Scheduler) Drain() int               { return s.leases.drain() }
 func (s *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
 	return s.leases.giveWay(b, cmd, o)
 }
 
-// Expire answers ErrOverloaded to client changes that have waited too long for a lease to be
-// applied or a call to end.
-func (s *Scheduler) Expire(now time.Duration) { s.leases.expire(now) }
-
-// Drain returns leases whose calls have not started. Its result is the number of leases that have
-// not ended or, after the leadership, whose end the new leader has not confirmed.
-func (s *Scheduler) Drain() int { return s.leases.drain() }
-
-// Review updates the key and the limit of a timer that an entry may have changed.
-func (s *Scheduler) Review(h timer.Handle) { s.keys.review(h) }
-
-// Resumed handles a timer that a client has let go.
-func (s *Scheduler) Resumed(h timer.Handle) { s.keys.resumed(h) }
-
-// ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
-// one step of dropping their topic.
+func (s *Scheduler) Review(h timer.Handle)                 { s.keys.review(h) }
+func (s *Scheduler) Resumed(h timer.Handle)                { s.keys.resumed(h) }
 func (s *Scheduler) ReviewDropped(from, last timer.Handle) { s.keys.reviewDropped(from, last) }
 
-// JudgeReport proposes the outcome in a report if the table has its lease. over: the lease is over,
-// so the sender need not repeat the report.
-func (s *Scheduler) JudgeReport(r *Report) (over bool) { return s.reports.judge(r) }
+func (s *Scheduler) JudgeReport(r *Report) (over bool)          { return s.reports.judge(r) }
+func (s *Scheduler) EndReport(h timer.Handle, fence uint64)     { s.reports.end(h, fence) }
+func (s *Scheduler) CanJudge(h timer.Handle, d *table.Due) bool { return s.out.canJudge(h, d) }
 
-// EndReport ends this process's report of a lease that is over, as the leader answered.
-func (s *Scheduler) EndReport(h timer.Handle, fence uint64) { s.reports.end(h, fence) }
-
-// Updatable reports that a lease update names the lease that the table has, and that its holder may
-// make it: a consumer, or a receiver that reports.
 func (s *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
 	return s.consumers.updatable(cmd, d)
 }
-
-// CanJudge reports whether this node knows what it takes to decide how an attempt ends.
-func (s *Scheduler) CanJudge(h timer.Handle, d *table.Due) bool { return s.out.canJudge(h, d) }
-
-// AwaitAnswer makes a lease update wait until its call has an outcome. It reports false if no call
-// of this leader runs.
 func (s *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	return s.consumers.awaitAnswer(o, h, d)
 }
-
-// DecideLeaseUpdate returns the outcome of a lease update.
 func (s *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
 	return s.consumers.decide(cmd, d)
 }
-
-// ProposeLeaseUpdate proposes the outcome of a lease update.
 func (s *Scheduler) ProposeLeaseUpdate(b *table.Batch, out *table.Outcome) {
 	s.out.proposeOutcome(b, out)
 }
-
 func (s *Scheduler) Updated(cmd *timer.Command) { s.consumers.updated(cmd) }
-
-// LeaseOver returns the answer to an update of a lease that is over.
 func (s *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	return s.consumers.leaseOver(cmd, r)
 }
 
-// Pull proposes leases for one consumer. known is false while the order is not known: in a serial
-// topic due timers are still being queued, or the leases of former leaders are being looked for.
 func (s *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	return s.pulls.pull(b, topic, most, leaseMs)
 }
-
 func (s *Scheduler) Pulled(h timer.Handle, r *timer.Result) { s.pulls.pulled(h, r) }
-
-// PullDropped handles a consumer's lease that the log did not take.
-func (s *Scheduler) PullDropped(h timer.Handle) { s.pulls.dropped(h) }
+func (s *Scheduler) PullDropped(h timer.Handle)             { s.pulls.dropped(h) }
