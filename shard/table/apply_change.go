@@ -24,7 +24,7 @@ func refusal(s timer.State) (timer.Code, bool) {
 
 // changeable finds the scheduled timer that a command changes, and views its blob. The code is why
 // the command is refused; 0: it is not.
-func (t *Table) changeable(c *encoding.Command, seq uint64) (h timer.Handle, s *slab.Slot, v content.Blob, code timer.Code) {
+func (t *timers) changeable(c *encoding.Command, seq uint64) (h timer.Handle, s *slab.Slot, v content.Blob, code timer.Code) {
 	if h = t.Named(c.Topic, c.ID, seq); h == 0 {
 		return 0, nil, v, timer.NotFound
 	}
