@@ -16,13 +16,14 @@ const (
 	downAfter    = 5 * time.Second
 )
 
-// liveness keeps each node's last heartbeat, and since when there was none. O(nodes).
+// liveness keeps each node's last heartbeat, and since when there was none. O(nodes + shards).
 type liveness struct {
 	mu       sync.Mutex
 	began    time.Duration
 	nodes    map[uint64]*peerStatus
-	expected map[uint64]time.Duration // since when nodes are known that have sent none
-	wrong    map[uint64]wrongReport   // by node: see recordWrong
+	leads    map[timer.ShardID][]uint64 // the nodes whose last heartbeats list a shard, in ascending order
+	expected map[uint64]time.Duration   // since when nodes are known that have sent none
+	wrong    map[uint64]wrongReport     // by node: see recordWrong
 }
 
 // peerStatus is one node's last heartbeat.
@@ -33,14 +34,16 @@ type peerStatus struct {
 }
 
 func newLiveness(now time.Duration) *liveness {
-	return &liveness{began: now, nodes: map[uint64]*peerStatus{}, expected: map[uint64]time.Duration{}}
+	return &liveness{began: now, nodes: map[uint64]*peerStatus{}, leads: map[timer.ShardID][]uint64{}, expected: map[uint64]time.Duration{}}
 }
 
-func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
+// receive records a heartbeat, and returns the shards that it lists and the one before did not.
+func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) (news []timer.ShardID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.nodes[node]
 	delete(l.expected, node)
+	news = l.follow(node, s, h.Leads)
 	if s == nil || s.last.Starts != h.Starts {
 		s = &peerStatus{}
 		l.nodes[node] = s
@@ -50,6 +53,50 @@ func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
 	if h.Clock.Known {
 		s.measured.Take(now, h.WallMs, h.Clock.Steps)
 	}
+	return news
+}
+
+// follow brings leads in line with what a node lists now: O(shards of the node).
+func (l *liveness) follow(node uint64, s *peerStatus, now []timer.ShardID) (news []timer.ShardID) {
+	var before []timer.ShardID
+	if s != nil {
+		before = s.last.Leads
+	}
+	if slices.Equal(before, now) {
+		return nil
+	}
+	for _, id := range before {
+		if _, still := slices.BinarySearch(now, id); still {
+			continue
+		}
+		left := slices.DeleteFunc(l.leads[id], func(n uint64) bool { return n == node })
+		if l.leads[id] = left; len(left) == 0 {
+			delete(l.leads, id)
+		}
+	}
+	for _, id := range now {
+		if i, known := slices.BinarySearch(l.leads[id], node); !known {
+			l.leads[id] = slices.Insert(l.leads[id], i, node)
+			news = append(news, id)
+		}
+	}
+	return news
+}
+
+// leaders are the nodes that list a shard and are not down, the silent ones last: O(their number).
+func (l *liveness) leaders(now time.Duration, id timer.ShardID) (nodes []uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var silent []uint64
+	for _, node := range l.leads[id] {
+		switch ago := now - l.nodes[node].at; {
+		case ago < 2*heartbeatInterval:
+			nodes = append(nodes, node)
+		case ago < downAfter:
+			silent = append(silent, node)
+		}
+	}
+	return append(nodes, silent...)
 }
 
 // touch records a node that was in contact but has sent no heartbeat: it is up, and must not lead
@@ -82,6 +129,7 @@ func (s *peerStatus) offset(now time.Duration, wallMs int64) (ms int64, ok bool)
 func (l *liveness) forget(node uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.follow(node, l.nodes[node], nil)
 	delete(l.nodes, node)
 	delete(l.expected, node)
 	delete(l.wrong, node)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/ring"
 	"carillon/timer"
 )
 
@@ -13,20 +14,12 @@ import (
 type observer struct{ *local }
 
 // LikelyLeaders lists the nodes that may lead a shard: first those that report it, silent ones
-// last, then those of its row.
+// last, then those of its row. Requests ask for it: its cost does not depend on the number of nodes.
 func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
-	var out, silent []uint64
-	now := o.clock.Mono()
-	for _, n := range o.State.Nodes() {
-		if s, ago, ok := o.liveness.last(now, n.ID); ok && ago < downAfter {
-			if _, leads := slices.BinarySearch(s.last.Leads, id); leads && ago < 2*heartbeatInterval {
-				out = append(out, n.ID)
-			} else if leads {
-				silent = append(silent, n.ID)
-			}
-		}
-	}
-	out = append(out, silent...)
+	out := slices.DeleteFunc(o.liveness.leaders(o.clock.Mono(), id), func(node uint64) bool {
+		n, ok := o.State.Node(node)
+		return !ok || n.State == ring.NodeRemoved
+	})
 	if from := o.born(id); from != id {
 		for _, node := range o.LikelyLeaders(from) {
 			if !slices.Contains(out, node) {

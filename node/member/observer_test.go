@@ -2,11 +2,14 @@ package member
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/clocks"
+	"carillon/node/task"
 	"carillon/ring"
 	"carillon/timer"
 )
@@ -56,4 +59,84 @@ func TestNewLeaderIsReportedOnce(t *testing.T) {
 		beat(2, 1, 2)
 		want(false, []uint64{2, 3})
 	})
+}
+
+// reporting is a node of a cluster whose nodes from the second on report that they lead shards.
+func reporting(tb testing.TB, nodes, shards int) *Member {
+	tb.Helper()
+	clock := clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
+	s := &Self{id: 1, clock: clock, tasks: task.NewGoroutines(clock.Mono), liveness: newLiveness(0)}
+	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1})
+	m := s.NewMember(nil, nil, nil)
+	apply := func(cmd ring.Command) {
+		if r, err := m.State.Apply(0, cmd.Encode()); err != nil || r.(ring.Reply).Err != nil {
+			tb.Fatal(r, err)
+		}
+	}
+	apply(ring.FoundCommand("c", shards, 1, []ring.Node{{ID: 1, Name: "n1"}}))
+	s.SetMember(m)
+	for node := 2; node <= nodes; node++ {
+		apply(ring.Command{Verb: ring.Register, Node: &ring.Node{ID: uint64(node), Name: fmt.Sprint("n", node)}})
+		h := heartbeat{WallMs: 1, Starts: 1, Clock: heartbeatClock{Known: true}}
+		for id := node - 1; id <= shards; id += nodes - 1 {
+			h.Leads = append(h.Leads, timer.ShardID(id))
+		}
+		s.Frame(uint64(node), h.encode())
+	}
+	return m
+}
+
+// BenchmarkLikelyLeaders is what a request costs whose leader no replica here knows.
+func BenchmarkLikelyLeaders(b *testing.B) {
+	for _, nodes := range []int{9, 1000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			m := reporting(b, nodes, 16*nodes)
+			for n := 0; b.Loop(); n++ {
+				if got := m.LikelyLeaders(timer.ShardID(1 + n%(16*nodes))); len(got) == 0 {
+					b.Fatal(got)
+				}
+			}
+		})
+	}
+}
+
+// TestLeadersFollowHeartbeats: which nodes list a shard is the same as by a look at all of their last
+// heartbeats, whatever they list and however they come and go.
+func TestLeadersFollowHeartbeats(t *testing.T) {
+	const nodes, shards = 6, 5
+	random := rand.New(rand.NewPCG(7, 9))
+	l, now := newLiveness(0), time.Duration(0)
+	for range 3000 {
+		now += time.Duration(random.IntN(200)) * time.Millisecond
+		node := uint64(1 + random.IntN(nodes))
+		switch h := (heartbeat{Starts: uint32(random.IntN(3))}); random.IntN(12) {
+		case 0:
+			l.forget(node)
+		case 1:
+			l.touch(now, node, h.Starts)
+		default:
+			for id := timer.ShardID(1); id <= shards; id++ {
+				if random.IntN(3) == 0 {
+					h.Leads = append(h.Leads, id)
+				}
+			}
+			l.receive(now, node, &h)
+		}
+		for id := timer.ShardID(1); id <= shards; id++ {
+			var heard, silent []uint64
+			for node := uint64(1); node <= nodes; node++ {
+				s, ago, ok := l.last(now, node)
+				switch leads := slices.Contains(s.last.Leads, id); {
+				case !ok || !leads || ago >= downAfter:
+				case ago < 2*heartbeatInterval:
+					heard = append(heard, node)
+				default:
+					silent = append(silent, node)
+				}
+			}
+			if got, want := l.leaders(now, id), append(heard, silent...); !slices.Equal(got, want) {
+				t.Fatalf("shard %d: %v, want %v", id, got, want)
+			}
+		}
+	}
 }

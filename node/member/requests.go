@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"carillon/ring"
 	"carillon/transport/peer"
@@ -59,11 +58,10 @@ func (s *Self) receiveHeartbeat(from uint64, frame []byte) {
 		return
 	}
 	now := s.clock.Mono()
-	before, _, _ := s.liveness.last(now, from)
-	s.liveness.receive(now, from, h)
+	news := s.liveness.receive(now, from, h)
 	m.Limits.Receive(now, from, &h.Limits)
-	for _, id := range h.Leads {
-		if _, led := slices.BinarySearch(before.last.Leads, id); !led && m.onLeads != nil {
+	for _, id := range news {
+		if m.onLeads != nil {
 			m.onLeads(id, from)
 		}
 	}
