@@ -71,8 +71,10 @@ func TestClusterGrowsFromOneNode(t *testing.T) {
 	t.Logf("%d timers in the load; lateness over the whole run: %v", load.ledger.size(), load.latenessBetween(started, ended, load.arrivals()))
 }
 
+const copiedBytes = `carillon_snapshot_transfer_bytes_total{direction="received"}`
+
 // copied returns how many bytes of states all members have received from others.
 func (c *cluster) copied(t testing.TB) float64 {
 	t.Helper()
-	return c.counter(t, `carillon_snapshot_transfer_bytes_total{direction="received"}`)
+	return c.counter(t, copiedBytes)
 }
