@@ -54,7 +54,11 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 		if !many && s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) || many && !listed(q, t.topics.rows[s.Topic].id) {
 			continue
 		}
-		if ms, ok := t.selects(q, s); ok && p.mayTake(ms) {
+		ms, ok := t.timeOf(q, s)
+		if !ok || p.full && p.behind(ms) || !t.matches(q, s) { // the ids are read last: they are elsewhere
+			continue
+		}
+		if p.mayTake(ms) {
 			key := timer.SortKey{SortMs: ms, Seq: s.Seq()}
 			if many {
 				key.Topic = t.topics.rows[s.Topic].id
@@ -86,6 +90,13 @@ func wants(q *timer.Query, hides Hides, h timer.Handle, s *slab.Slot) bool {
 // selects reports whether the query selects a timer of the right topic and state. It also returns
 // the timer's time in the query's order.
 func (t *timers) selects(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
+	sortMs, ok = t.timeOf(q, s)
+	return sortMs, ok && t.matches(q, s)
+}
+
+// timeOf is a timer's time in the query's order; ok: it is one that the query selects, as the reason
+// is.
+func (t *timers) timeOf(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
 	if q.ByEnd {
 		if !s.State().Over() {
 			return 0, false
@@ -97,18 +108,20 @@ func (t *timers) selects(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
 	if sortMs < q.FromMs || q.ToMs != 0 && sortMs >= q.ToMs || q.After != nil && sortMs < q.After.SortMs {
 		return 0, false
 	}
-	if q.Reason != timer.NoReason && s.Reason() != q.Reason {
-		return 0, false
-	}
+	return sortMs, q.Reason == timer.NoReason || s.Reason() == q.Reason
+}
+
+// matches reports whether the query selects a timer's id and labels.
+func (t *timers) matches(q *timer.Query, s *slab.Slot) bool {
 	if q.IDPrefix == "" && len(q.Labels) == 0 && q.Only == nil {
-		return sortMs, true
+		return true
 	}
 	v := t.content.View(s.Ref)
 	if !bytes.HasPrefix(v.ID, []byte(q.IDPrefix)) || q.WholeID && len(v.ID) != len(q.IDPrefix) ||
 		q.Only != nil && !q.Only(t.topics.rows[s.Topic].id, v.ID) {
-		return 0, false
+		return false
 	}
-	return sortMs, hasLabels(v.Rest, q.Labels)
+	return hasLabels(v.Rest, q.Labels)
 }
 
 // hasLabels reports whether a spec has all of the labels.
@@ -134,11 +147,16 @@ func restField(rest []byte, field byte) []byte {
 
 // mayTake reports whether a timer of this time may be among the first, before its id is looked up.
 func (p *TopK) mayTake(sortMs int64) bool {
-	if len(p.found) == p.max && sortMs > p.found[0].key.SortMs {
+	if p.behind(sortMs) {
 		p.full = true
 		return false
 	}
 	return true
+}
+
+// behind reports that there is no place for a timer of this time.
+func (p *TopK) behind(sortMs int64) bool {
+	return len(p.found) == p.max && sortMs > p.found[0].key.SortMs
 }
 
 // offer keeps a candidate if it is among the first.
