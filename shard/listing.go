@@ -60,7 +60,7 @@ func (c clients) List(ids []timer.ShardID, q *timer.Query) (page timer.Page, led
 			continue
 		}
 		var noRoom bool
-		if page, noRoom = l.page(); len(page.Timers) > 0 || !page.More || noRoom {
+		if page, noRoom = l.page(); len(page.Timers) > 0 || !page.More || noRoom || page.Next == timer.RangeEnd {
 			return page, led, nil
 		}
 		// All that were found are gone by now.

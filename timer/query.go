@@ -2,6 +2,7 @@ package timer
 
 import (
 	"cmp"
+	"math"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ type Query struct {
 	WholeID        bool     // IDPrefix is the whole id
 	Reason         Reason   // NoReason = any
 	After          *SortKey // only timers after this place
+	Slots          SlotRange
 	Limit          int
 	WithoutPayload bool
 	Waits          bool // the page has why its timers wait
@@ -35,6 +37,11 @@ type Query struct {
 	// sent to other nodes.
 	Only func(topic TopicID, id []byte) bool
 }
+
+// SlotRange is the part of each shard's slots at which a query looks: those behind From, up to To; To
+// 0: all. A timer keeps its slot on every replica, and where its shard doubles. So ranges that follow
+// each other have every timer that stays.
+type SlotRange struct{ From, To Handle }
 
 // ManyTopics reports whether the query is not of one topic alone.
 func (q *Query) ManyTopics() bool { return q.AllTopics || len(q.Topics) > 0 }
@@ -68,7 +75,12 @@ type Page struct {
 	// More: there may be more, the first of them at Next or behind it.
 	More bool
 	Next SortKey
+	// From begins the range of slots in which Next is.
+	From Handle
 }
+
+// RangeEnd is behind all timers of a range of slots: there are more slots.
+var RangeEnd = SortKey{SortMs: math.MaxInt64}
 
 // Cut ends a page before its timer i.
 func (p *Page) Cut(q *Query, i int) {

@@ -238,6 +238,7 @@ func (n *fakeNode) Timer(id timer.ShardID, _ timer.TopicID, timer string) (*time
 
 // List implements Host, and counts the timers that it gives. With faults a shard may have moved.
 func (n *fakeNode) List(ids []timer.ShardID, q *timer.Query) (page timer.Page, led []timer.ShardID, err error) {
+	ends := false
 	for _, id := range ids {
 		list, err := n.reads(id)
 		if err != nil && !Refused(err) {
@@ -247,7 +248,11 @@ func (n *fakeNode) List(ids []timer.ShardID, q *timer.Query) (page timer.Page, l
 			continue
 		}
 		led = append(led, id)
-		for _, t := range list {
+		for i, t := range list { // in slots from 1 on
+			if slot := timer.Handle(1 + i); slot <= q.Slots.From || q.Slots.To != 0 && slot > q.Slots.To {
+				ends = ends || slot > q.Slots.To
+				continue
+			}
 			if q.After == nil || q.SortKey(t).Compare(*q.After) > 0 {
 				page.Timers = append(page.Timers, t)
 			}
@@ -260,6 +265,9 @@ func (n *fakeNode) List(ids []timer.ShardID, q *timer.Query) (page timer.Page, l
 	own, end := timer.NewAllowance(q.Bytes), 0
 	for end < len(page.Timers) && (q.Bytes == 0 || own.Take(page.Timers[end].Size())) && (q.Room == nil || q.Room.Take(page.Timers[end].Size())) {
 		end++
+	}
+	if ends && !page.More {
+		page.More, page.Next = true, timer.RangeEnd
 	}
 	if end < len(page.Timers) {
 		page.Cut(q, end)

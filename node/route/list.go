@@ -12,6 +12,13 @@ import (
 	"carillon/timer"
 )
 
+// A page of many topics looks at so many slots of all shards together (Config.SearchSlots), but at so
+// many of each at least: there is no index of ids alone.
+const (
+	searchSlots = 4 << 20
+	leastSlots  = 4 << 10
+)
+
 // Bounds of the bytes of one node's page.
 const (
 	leastShare = 64 << 10 // of the first, however many nodes there are
@@ -23,12 +30,19 @@ const (
 //
 // Each node is asked for a page of all shards that it leads, which is about its share of what is
 // wanted, and again only where that is used up. So a page takes a call for each node, reads O(page +
-// nodes) timers, and holds little more in memory than it answers.
+// nodes) timers, and holds little more in memory than it answers. One of many topics is of a range of
+// slots.
 func (r *Router) List(ctx context.Context, q *timer.Query) (timer.Page, error) {
 	for {
 		l := listing{Router: r, query: *q, of: r.shards()}
+		if q.ManyTopics() {
+			l.query.Slots.To = q.Slots.From + timer.Handle(max(r.cfg.SearchSlots/l.of, min(r.cfg.SearchSlots, leastSlots)))
+		}
 		page, err := l.page(ctx)
 		if err == nil {
+			if page.From = q.Slots.From; page.More && page.Next == timer.RangeEnd {
+				page.From = l.query.Slots.To
+			}
 			return page, nil
 		}
 		l.leaveOut()
@@ -74,6 +88,8 @@ func (l *listing) page(ctx context.Context) (out timer.Page, err error) {
 		switch {
 		case len(p.page.Timers) > 0:
 			bytes += l.take(p, &out)
+		case p.key == timer.RangeEnd: // so all others are there, too
+			return l.end(out), nil
 		case !p.whole:
 			l.first.Remove(p)
 			if err := l.fill(ctx, p.ids, p.after, p.size, true); err != nil {
@@ -188,14 +204,18 @@ func (l *listing) likely(shards int) int {
 
 // ask has one node answer, and returns the shards that it answered for.
 func (l *listing) ask(ctx context.Context, node uint64, ids []timer.ShardID, q *timer.Query) (page timer.Page, led []timer.ShardID, err error) {
+	method, slots := methodList, []byte(nil)
+	if q.Slots != (timer.SlotRange{}) {
+		method, slots = methodSlots, wire.AppendSlots(nil, q.Slots)
+	}
 	err = l.readAt(ctx, node, &reading{
 		of: l.of,
 		here: func() error {
 			page, led, err = l.host.List(l.ledOf(ids), q)
 			return err
 		},
-		method: methodList, within: scanCallIn,
-		ask: func() []byte { return wire.AppendQuery(nil, ids, q) },
+		method: method, within: scanCallIn,
+		ask: func() []byte { return wire.AppendQuery(slots, ids, q) },
 		take: func(answer []byte) error {
 			led, page, err = wire.DecodePage(answer)
 			for i, t := range page.Timers {
@@ -223,11 +243,12 @@ func within(some, ids []timer.ShardID) bool {
 	return true
 }
 
-func (r *Router) serveList(body []byte) ([]byte, error) {
+func (r *Router) serveList(slots timer.SlotRange, body []byte) ([]byte, error) {
 	ids, q, err := wire.DecodeQuery(body)
 	if err != nil {
 		return nil, err
 	}
+	q.Slots = slots
 	page, led, err := r.host.List(r.ledOf(ids), q)
 	return wire.AppendPage(nil, led, page, q), err
 }

@@ -130,7 +130,7 @@ func TestPageOfANodeThatIsDown(t *testing.T) {
 }
 
 // TestPagesAreWhole: whatever the sizes of pages, timers and rooms are, and while leaders move, the
-// pages of a listing have each timer once and in order.
+// pages of a listing have each timer once and in order; those of all topics within ranges of slots.
 func TestPagesAreWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(bubble{t}, func(rt *rapid.T) {
@@ -144,6 +144,12 @@ func TestPagesAreWhole(t *testing.T) {
 			q := timer.Query{Limit: rapid.IntRange(1, 50).Draw(rt, "limit"), Waits: rapid.Bool().Draw(rt, "waits")}
 			if rapid.Bool().Draw(rt, "bounded") {
 				q.Bytes = rapid.IntRange(1, 1<<20).Draw(rt, "page")
+			}
+			if slots := rapid.IntRange(0, 30).Draw(rt, "slots"); slots > 0 {
+				q.AllTopics = true
+				for _, n := range f.nodes {
+					n.Router.cfg.SearchSlots = slots
+				}
 			}
 			most := rapid.SampledFrom([]int{150_000, 4 << 20}).Draw(rt, "room")
 			var got []string
@@ -170,14 +176,20 @@ func TestPagesAreWhole(t *testing.T) {
 				if used := most - room.left; used < size || f.rand == nil && used > size {
 					rt.Fatalf("%d bytes of the room are used, the page has %d", used, size)
 				}
-				if len(page.Timers) > q.Limit || q.Waits != (page.Waits != nil) && len(page.Timers) > 0 || page.More && len(page.Timers) == 0 {
+				if len(page.Timers) > q.Limit || q.Waits != (page.Waits != nil) && len(page.Timers) > 0 || page.More && len(page.Timers) == 0 && page.From == q.Slots.From {
 					rt.Fatalf("a page of %d timers, %d waits, more %v", len(page.Timers), len(page.Waits), page.More)
 				}
 				if !page.More {
 					break
 				}
-				last := q.SortKey(page.Timers[len(page.Timers)-1])
-				q.After = &last
+				if q.After = nil; page.From == q.Slots.From {
+					last := q.SortKey(page.Timers[len(page.Timers)-1])
+					q.After = &last
+				}
+				q.Slots.From = page.From
+			}
+			if q.AllTopics { // in order of the ranges
+				slices.Sort(got)
 			}
 			if !slices.Equal(got, ids) {
 				rt.Fatalf("%d timers are listed, there are %d", len(got), len(ids))

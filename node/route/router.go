@@ -39,6 +39,7 @@ const (
 	methodCandidates uint8 = 32 + iota // shard.AppendOffersRequest → AppendOffers
 	methodPull                         // shard.AppendTakeRequest → AppendTaken
 	methodAwait                        // shard.AppendAwaitRequest → AppendAwaited
+	methodSlots      uint8 = 41        // wire.AppendSlots, then as methodList
 )
 
 // Times of a request, from its begin. A node that cannot reach a majority answers so within two
@@ -126,6 +127,8 @@ type Config struct {
 	NotSent  error
 	Tasks    task.Env
 	BulkPage int // timers of one step of a bulk change's walk; 2048
+	// SearchSlots is at how many slots a page of many topics looks; 4 Mi.
+	SearchSlots int
 	// Background runs work that continues after the request that began it; its context ends with
 	// the node.
 	Background func(run func(context.Context))
@@ -158,7 +161,7 @@ type Router struct {
 
 // New makes a router. It starts nothing.
 func New(cfg Config) *Router {
-	cfg.BulkPage = cmp.Or(cfg.BulkPage, bulkPage)
+	cfg.BulkPage, cfg.SearchSlots = cmp.Or(cfg.BulkPage, bulkPage), cmp.Or(cfg.SearchSlots, searchSlots)
 	return &Router{shardCount: shardCount{cluster: cfg.Cluster, topic: cfg.Topic}, cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 

@@ -32,7 +32,12 @@ func (r *Router) serve(ctx context.Context, from uint64, method uint8, body []by
 	case methodTimer:
 		answer, err = r.serveTimer(body)
 	case methodList:
-		answer, err = r.serveList(body)
+		answer, err = r.serveList(timer.SlotRange{}, body)
+	case methodSlots:
+		var slots timer.SlotRange
+		if slots, body, err = wire.DecodeSlots(body); err == nil {
+			answer, err = r.serveList(slots, body)
+		}
 	case methodCounts:
 		answer, err = r.serveCounts(body)
 	case methodWalk:

@@ -32,7 +32,7 @@ type shardCount struct {
 const methodSized uint8 = 40
 
 // sized are the methods that methodSized is for.
-var sized = []uint8{methodList, methodCounts, methodWalk, methodHistory, methodProgress}
+var sized = []uint8{methodList, methodSlots, methodCounts, methodWalk, methodHistory, methodProgress}
 
 // shards is the number of timer shards, from 1 on.
 func (r *shardCount) shards() int {

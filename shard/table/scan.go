@@ -15,6 +15,7 @@ type TopK struct {
 	found []candidate // a heap with the last in order at the root
 	max   int
 	full  bool // some selected timers did not fit
+	ends  bool // some table has slots behind the query's range
 }
 
 // Part is a table of a TopK.
@@ -48,7 +49,11 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 	if !ok && !many {
 		return t.slots.High, true
 	}
-	for ; budget > 0 && from < t.slots.High; budget-- {
+	high := t.slots.High
+	if to := q.Slots.To; to != 0 && to < high {
+		high, p.ends = to, true
+	}
+	for from = max(from, q.Slots.From); budget > 0 && from < high; budget-- {
 		from++
 		s := t.slots.At(from)
 		if !many && s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) || many && !listed(q, t.topics.rows[s.Topic].id) {
@@ -66,7 +71,7 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 			p.offer(part, from, key, t.content.View(s.Ref).ID)
 		}
 	}
-	return from, from >= t.slots.High
+	return from, from >= high
 }
 
 // listed reports whether a topic is of a query of many: O(log of the topics that it names).
@@ -242,7 +247,10 @@ func (p *TopK) Take(room timer.Room) (out []Found, rest Rest) {
 		}
 		out = append(out, Found{c.key, c.handle, c.part, t.CopyWith(c.handle, !q.WithoutPayload)})
 	}
-	p.found, p.full, p.max = nil, false, 0
+	if p.ends && !rest.More {
+		rest.More, rest.Next = true, timer.RangeEnd
+	}
+	p.found, p.full, p.ends, p.max = nil, false, false, 0
 	return out, rest
 }
 

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -58,6 +59,40 @@ func TestScan(t *testing.T) {
 		if !slices.Equal(got, want) || len(want) == 0 && q.ManyTopics() {
 			t.Errorf("%+v: found %v, want %v", q, got, want)
 		}
+	}
+}
+
+// TestScanOfRanges: scans of ranges of slots that follow each other find what one scan finds, each
+// timer once, and say whether there are slots behind.
+func TestScanOfRanges(t *testing.T) {
+	g := newModelHarness(t, rand.New(rand.NewPCG(21, 5)).IntN)
+	for range 300 {
+		g.turn()
+	}
+	q := timer.Query{States: 0xff, AllTopics: true, Limit: 1000}
+	all, _ := scanAll(g.table, &q)
+	var want, got []string
+	for _, f := range all {
+		want = append(want, fmt.Sprint(f.Handle, f.Key))
+	}
+	ranges := 0
+	for more := true; more; ranges++ {
+		var page []Found
+		q.Slots.To = q.Slots.From + 5
+		if page, more = scanAll(g.table, &q); more != (q.Slots.To < g.table.slots.High) {
+			t.Fatalf("more %v behind slot %d of %d", more, q.Slots.To, g.table.slots.High)
+		}
+		for _, f := range page {
+			if f.Handle <= q.Slots.From || f.Handle > q.Slots.To {
+				t.Errorf("slot %d in %+v", f.Handle, q.Slots)
+			}
+			got = append(got, fmt.Sprint(f.Handle, f.Key))
+		}
+		q.Slots.From = q.Slots.To
+	}
+	slices.Sort(want)
+	if slices.Sort(got); !slices.Equal(got, want) || ranges < 3 {
+		t.Errorf("%d ranges have %d timers, there are %d", ranges, len(got), len(want))
 	}
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"math"
 
 	"carillon/timer"
 	"carillon/timer/encoding"
@@ -146,6 +147,19 @@ func (r *reader) query() ([]timer.ShardID, *timer.Query) {
 		}
 	}
 	return ids, q
+}
+
+// AppendSlots encodes a range of slots, which stands before a query.
+func AppendSlots(dst []byte, slots timer.SlotRange) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, uint64(slots.From)), uint64(slots.To))
+}
+
+// DecodeSlots decodes the output of AppendSlots, and returns what is behind it.
+func DecodeSlots(b []byte) (slots timer.SlotRange, rest []byte, err error) {
+	r := reader{Reader: encoding.Reader{Rest: b}}
+	slots.From, slots.To = timer.Handle(r.Number(math.MaxUint32, "slot")), timer.Handle(r.Number(math.MaxUint32, "slot"))
+	rest, r.Rest = r.Rest, nil
+	return slots, rest, r.Close()
 }
 
 // maxWireTopics bounds the topics of one request for counts.

@@ -139,6 +139,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 	case *timer.Query:
 		p.Limit %= maxWireLimit + 1
 		p.Bytes %= answerBytes + 1
+		p.Slots = timer.SlotRange{} // goes ahead of the query: see AppendSlots
 		if p.AllTopics {
 			p.Topics = nil
 		}
@@ -619,5 +620,17 @@ func TestLowDiskBetweenNodes(t *testing.T) {
 	long := timer.LowDiskError{Path: strings.Repeat("ü", 400)}
 	if _, err := DecodeTimer(AppendFailure(nil, long)); !errors.Is(err, timer.ErrLowDisk) || len(err.Error()) > 400 {
 		t.Errorf("a long path came as %v", err)
+	}
+}
+
+// TestSlots: a range of slots comes back with what is behind it, and half of one is refused.
+func TestSlots(t *testing.T) {
+	want := timer.SlotRange{From: 1 << 20, To: math.MaxUint32}
+	b := AppendSlots(nil, want)
+	if got, rest, err := DecodeSlots(append(b, "query"...)); err != nil || got != want || string(rest) != "query" {
+		t.Errorf("%+v, %q, %v", got, rest, err)
+	}
+	if _, _, err := DecodeSlots(b[:len(b)-1]); err == nil {
+		t.Error("half of a range is read")
 	}
 }

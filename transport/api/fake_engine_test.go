@@ -31,6 +31,7 @@ type fakeEngine struct {
 	timers  map[timerKey]*fakeTimer
 	past    []*timer.HistoryEntry
 
+	slotsEach   uint64                    // of a page of many topics, by the numbers of timers; 0: all
 	progress    map[string]timer.Progress // by id
 	progressErr error
 	seq         uint64
@@ -371,12 +372,16 @@ func (e *fakeEngine) List(_ context.Context, q *timer.Query) (page timer.Page, e
 		return page, e.err
 	}
 	var out []*timer.Timer
+	to, ends := uint64(q.Slots.From)+e.slotsEach, false
 	for k, t := range e.timers {
 		of := k.topic == q.Topic
 		if q.ManyTopics() {
 			of = q.AllTopics || slices.Contains(q.Topics, k.topic)
 		}
-		if of && selects(q, &t.Timer) {
+		if e.slotsEach > 0 && t.Seq > to {
+			ends = true
+		}
+		if of && selects(q, &t.Timer) && (e.slotsEach == 0 || t.Seq > uint64(q.Slots.From) && t.Seq <= to) {
 			c := t.Timer
 			if q.WithoutPayload {
 				c.Payload = nil
@@ -400,6 +405,9 @@ func (e *fakeEngine) List(_ context.Context, q *timer.Query) (page timer.Page, e
 		if q.Waits {
 			page.Waits = append(page.Waits, e.waitOf(t))
 		}
+	}
+	if page.From = q.Slots.From; ends && !page.More {
+		page.More, page.Next, page.From = true, timer.RangeEnd, timer.Handle(to)
 	}
 	return page, nil
 }

@@ -272,6 +272,17 @@ func TestListOfAllTopics(t *testing.T) {
 	if got := list("", "Authorization: Bearer none", 7); len(got) != 0 {
 		t.Errorf("a token without topics sees %v", got)
 	}
+	// A page that cannot look at all timers ends, with none of what is wanted, and the next one goes on.
+	h.engine.slotsEach = 3
+	slices.Sort(want)
+	for _, perPage := range []int{1, 2, 5, 100} {
+		if got := slices.Sorted(slices.Values(list("", root, perPage))); !slices.Equal(got, want) {
+			t.Errorf("in parts, by %d:\n%v\n%v", perPage, got, want)
+		}
+	}
+	if got := list("id=t-9&", shop, 7); len(got) != 2 {
+		t.Errorf("in parts, one id: %v", got)
+	}
 	h.do("GET", "/v1/timers?id=t-1&id_prefix=t", "", root).problem(400, web.BadRequest)
 	h.do("GET", "/v1/timers?id=%7B", "", root).problem(400, web.BadName)
 	h.do("GET", "/v1/timers?cursor=x", "", root).problem(400, web.BadRequest)

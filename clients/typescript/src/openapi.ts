@@ -288,7 +288,7 @@ export interface paths {
         };
         /**
          * List the timers of all topics that the token reaches, by due time, then id. Scope read.
-         * @description To find a timer by its id or a label where its topic is not known. Each page looks at every timer once: seconds where there are many millions.
+         * @description To find a timer by its id or a label where its topic is not known. A page looks at about four million timers at most: after these it ends, with few timers or none, and has a next_cursor. So a larger cluster is listed in parts, each by due time.
          *     A timer that changes between two pages may be in both, or in none. What has ended is found for ten minutes; after that the history of its topic has it.
          */
         get: operations["listAllTimers"];

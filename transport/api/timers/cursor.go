@@ -35,42 +35,61 @@ func listingSum(q *timer.Query) uint64 {
 	return xxhash.Sum64(b)
 }
 
-func timerCursor(k timer.SortKey, listing uint64) string {
+// mostSlot is far above the capacity of a machine's memory.
+const mostSlot = 1 << 28
+
+// timerCursor is the place behind a timer, in the range of slots from from on; the zero key: the
+// beginning of that.
+func timerCursor(k timer.SortKey, from timer.Handle, listing uint64) string {
 	b := append(make([]byte, 0, 64), web.CursorTimers)
 	b = binary.AppendVarint(b, k.SortMs)
 	b = binary.AppendUvarint(b, k.Seq)
 	b = append(b, k.ID...)
-	if k.Topic != 0 {
+	if k.Topic != 0 || from != 0 {
 		b = binary.AppendUvarint(append(b, 0), uint64(k.Topic)) // no id has a 0
+	}
+	if from != 0 {
+		b = binary.AppendUvarint(b, uint64(from))
 	}
 	return web.SealCursor(b, listing)
 }
 
-// parseTimerCursor reads a cursor of a listing of one topic, or of many.
-func parseTimerCursor(s string, listing uint64, many bool) (*timer.SortKey, bool) {
+// parseTimerCursor has the query begin behind the place of a cursor.
+func parseTimerCursor(s string, listing uint64, q *timer.Query) bool {
 	b, ok := web.OpenCursor(s, web.CursorTimers, listing)
 	if !ok {
-		return nil, false
+		return false
 	}
 	var k timer.SortKey
 	var n int
 	if k.SortMs, n = binary.Varint(b); n <= 0 {
-		return nil, false
+		return false
 	}
 	b = b[n:]
 	if k.Seq, n = binary.Uvarint(b); n <= 0 {
-		return nil, false
+		return false
 	}
-	id, topic := b[n:], []byte(nil)
-	if many {
-		id, topic, _ = bytes.Cut(id, []byte{0})
+	id, rest := b[n:], []byte(nil)
+	if !q.ManyTopics() {
+		k.ID = string(id)
+		q.After = &k
+		return web.ValidID(k.ID)
 	}
-	if k.ID = string(id); many {
-		number, n := binary.Uvarint(topic)
-		if n <= 0 || n != len(topic) || number == 0 || number > math.MaxUint32 {
-			return nil, false
+	id, rest, _ = bytes.Cut(id, []byte{0})
+	topic, n := binary.Uvarint(rest)
+	if n <= 0 || topic > math.MaxUint32 {
+		return false
+	}
+	if rest = rest[n:]; len(rest) > 0 {
+		from, n := binary.Uvarint(rest)
+		if n != len(rest) || from == 0 || from > mostSlot {
+			return false
 		}
-		k.Topic = timer.TopicID(number)
+		q.Slots.From = timer.Handle(from)
 	}
-	return &k, web.ValidID(k.ID)
+	if k.ID, k.Topic = string(id), timer.TopicID(topic); k == (timer.SortKey{}) {
+		return q.Slots.From != 0
+	}
+	q.After = &k
+	return topic != 0 && web.ValidID(k.ID)
 }

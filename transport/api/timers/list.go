@@ -97,8 +97,7 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID) (*timer.Topic, error)) *web.Problem {
 	listing := listingSum(q)
 	if c, given := rq.Query.Value("cursor"); given {
-		var ok bool
-		if q.After, ok = parseTimerCursor(c, listing, q.ManyTopics()); !ok {
+		if !parseTimerCursor(c, listing, q) {
 			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
 		}
 	}
@@ -108,7 +107,7 @@ func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID
 	switch {
 	case err != nil:
 		return web.Fault(err)
-	case page.More && len(page.Timers) == 0:
+	case page.More && len(page.Timers) == 0 && page.From == q.Slots.From:
 		return web.Fail(503, "overloaded", "answers that have not been read yet take as much memory as they may")
 	}
 	o := web.Object{B: rq.Out()}
@@ -117,7 +116,7 @@ func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID
 	var last timer.SortKey
 	for i, t := range page.Timers {
 		if i > 0 && len(list.B) > rq.Limits.ResponseBytes {
-			page.More = true
+			page.More, page.From = true, q.Slots.From
 			break
 		}
 		last = q.SortKey(t)
@@ -141,7 +140,10 @@ func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID
 	}
 	o.B = list.End()
 	if page.More {
-		o.Text("next_cursor", timerCursor(last, listing))
+		if page.From != q.Slots.From { // the range is at its end
+			last = timer.SortKey{}
+		}
+		o.Text("next_cursor", timerCursor(last, page.From, listing))
 	}
 	return rq.JSON(200, o.End())
 }

@@ -7,9 +7,18 @@ const mostFound = 200, pageOfTopics = 1000, atOnce = 6;
 const idChars = /^\{?[A-Za-z0-9_.:@-]+\}?[A-Za-z0-9_.:@-]*$/, labelChars = /^[A-Za-z0-9_.:=-]{1,64}$/;
 
 // find asks for the id first, and only if no timer has it for ids that begin so and for the label:
-// three questions at most, however many topics there are.
+// three questions, however many topics there are; more where one page cannot look at all timers.
 async function find(q, signal) {
-  const list = (wanted, params) => (wanted ? get("/v1/timers", { ...params, state: everyState, limit: mostFound, payload: false }, signal) : { timers: [] });
+  const list = async (wanted, params) => {
+    const timers = [];
+    let cursor = "";
+    for (let more = wanted; more; more = cursor && timers.length < mostFound) {
+      const page = await get("/v1/timers", { ...params, state: everyState, limit: mostFound, payload: false, cursor }, signal);
+      timers.push(...page.timers);
+      cursor = page.next_cursor;
+    }
+    return { timers, next_cursor: cursor };
+  };
   const isId = idChars.test(q), exact = await list(isId, { id: q });
   if (exact.timers.length) return { found: exact.timers, exact: true };
   const answers = await Promise.all([list(isId, { id_prefix: q }), list(labelChars.test(q), { label: q })]);
@@ -60,7 +69,7 @@ export function Search({ q }) {
     <${Failed} error=${error} again=${again} />
     ${loading && !data && html`<p class="muted">Searching …</p>`}
     ${data && html`<${Card}>${data.found.length ? html`<${Found} timers=${data.found} />` : html`<${Empty}>No timer has this label, or an id that begins with this.<//>`}
-      ${data.more && html`<p class="muted">The first ${num(data.found.length)} by due time are shown. A longer text finds fewer.</p>`}<//>
+      ${data.more && html`<p class="muted">Only ${num(data.found.length)} are shown, by due time. A longer text finds fewer.</p>`}<//>
       ${!data.exact && idChars.test(q) && html`<${Card} title="Ended timers">${history ? html`<${Ended} q=${q} />`
         : html`<p>Timers that ended more than ten minutes ago are only in the history of their topic.</p><button onClick=${() => setHistory(true)}>Search the history for this id</button>`}<//>`}`}</div>`;
 }
