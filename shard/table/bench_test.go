@@ -145,6 +145,19 @@ func BenchmarkApply(b *testing.B) {
 	})
 }
 
+// BenchmarkScan is what a timer costs a page of 22 by a prefix.
+func BenchmarkScan(b *testing.B) {
+	q := timer.Query{Topic: 1, States: 1 << timer.Scheduled, IDPrefix: "order-", Limit: 22}
+	part := &Part{Table: fillTable(b, benchTimers), Query: &q}
+	for b.Loop() {
+		var top TopK
+		if _, done := top.Scan(part, 0, 2*benchTimers); !done {
+			b.Fatal("not scanned to the end")
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchTimers, "ns/timer")
+}
+
 func BenchmarkSnapshot(b *testing.B) {
 	t := fillTable(b, benchTimers)
 	image := image(t)
