@@ -49,6 +49,7 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 	if !ok && !many {
 		return t.slots.High, true
 	}
+	selected := selection{&t.timers, q}
 	high := t.slots.High
 	if to := q.Slots.To; to != 0 && to < high {
 		high, p.ends = to, true
@@ -59,8 +60,8 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 		if !many && s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) || many && !listed(q, t.topics.rows[s.Topic].id) {
 			continue
 		}
-		ms, ok := t.timeOf(q, s)
-		if !ok || p.full && p.behind(ms) || !t.matches(q, s) { // the ids are read last: they are elsewhere
+		ms, ok := selected.timeOf(s)
+		if !ok || p.full && p.behind(ms) || !selected.matches(s) { // the ids are read last: they are elsewhere
 			continue
 		}
 		if p.mayTake(ms) {
@@ -92,16 +93,23 @@ func wants(q *timer.Query, hides Hides, h timer.Handle, s *slab.Slot) bool {
 	return q.States&(1<<state) != 0
 }
 
-// selects reports whether the query selects a timer of the right topic and state. It also returns
-// the timer's time in the query's order.
-func (t *timers) selects(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
-	sortMs, ok = t.timeOf(q, s)
-	return sortMs, ok && t.matches(q, s)
+// selection is what a query selects of a table.
+type selection struct {
+	t *timers
+	q *timer.Query
+}
+
+// has reports whether the query selects a timer of the right topic and state. It also returns the
+// timer's time in the query's order.
+func (x selection) has(s *slab.Slot) (sortMs int64, ok bool) {
+	sortMs, ok = x.timeOf(s)
+	return sortMs, ok && x.matches(s)
 }
 
 // timeOf is a timer's time in the query's order; ok: it is one that the query selects, as the reason
 // is.
-func (t *timers) timeOf(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
+func (x selection) timeOf(s *slab.Slot) (sortMs int64, ok bool) {
+	t, q := x.t, x.q
 	if q.ByEnd {
 		if !s.State().Over() {
 			return 0, false
@@ -117,7 +125,8 @@ func (t *timers) timeOf(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
 }
 
 // matches reports whether the query selects a timer's id and labels.
-func (t *timers) matches(q *timer.Query, s *slab.Slot) bool {
+func (x selection) matches(s *slab.Slot) bool {
+	t, q := x.t, x.q
 	if q.IDPrefix == "" && len(q.Labels) == 0 && q.Only == nil {
 		return true
 	}
@@ -238,7 +247,7 @@ func (p *TopK) Take(room timer.Room) (out []Found, rest Rest) {
 		if s == nil || !wants(q, c.part.Hides, c.handle, s) {
 			continue
 		}
-		if ms, ok := t.selects(q, s); !ok || ms != c.key.SortMs {
+		if ms, ok := (selection{&t.timers, q}).has(s); !ok || ms != c.key.SortMs {
 			continue
 		}
 		if room != nil && !room.Take(t.CopySize(c.handle, !q.WithoutPayload)) {
@@ -302,7 +311,7 @@ func (t *timers) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget,
 		if s.Topic != row || s.State() == 0 || t.foreign(at.From) || s.Seq() > at.Seq || !wants(q, hides, at.From, s) {
 			continue
 		}
-		if _, ok := t.selects(q, s); ok {
+		if _, ok := (selection{t, q}).has(s); ok {
 			marks = append(marks, t.refOf(hides, at.From, s))
 		}
 	}
