@@ -77,9 +77,9 @@ func (k *keyQueue) shared() *limiterUse {
 }
 
 func (k *keyQueue) setGate(gate keyGate) {
-	if gate != k.gate && !k.dropped() {
-		k.queue.waiting[k.gate] -= int(k.first.timers)
-		k.gate = gate
+	if gate != k.first.gate && !k.dropped() {
+		k.queue.waiting[k.first.gate] -= int(k.first.timers)
+		k.first.gate = gate
 		k.queue.waiting[gate] += int(k.first.timers)
 	}
 }
@@ -129,7 +129,7 @@ func (kq *keyQueues) reopen(k *keyQueue, at time.Duration) {
 		return
 	}
 	k.askAt = 0
-	if k.gate == spent {
+	if k.first.gate == spent {
 		k.freeMs = kq.now.WallMs
 	}
 	if k.shared() != nil {
@@ -173,8 +173,8 @@ func (k *keyQueue) forget() {
 	q := k.queue
 	delete(q.keys, k.hash)
 	k.spot.Leave()
-	q.waiting[k.gate] -= int(k.first.timers) // they come back
-	k.order = q.order - 1                    // dropped
+	q.waiting[k.first.gate] -= int(k.first.timers) // they come back
+	k.order = q.order - 1                          // dropped
 }
 
 // forgetRested drops the queues of keys whose buckets have filled, or whose turns have ended, so
@@ -200,7 +200,7 @@ func (kq *keyQueues) inLine(q *topicQueue) [keyGates]int {
 	line := q.waiting
 	if k := q.keys[0]; k != nil && k.shared() != nil {
 		gate, _ := kq.gateOf(k)
-		line[k.gate] -= int(k.first.timers)
+		line[k.first.gate] -= int(k.first.timers)
 		line[gate] += int(k.first.timers)
 	}
 	return line

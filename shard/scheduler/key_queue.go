@@ -40,7 +40,6 @@ type topicKeys struct {
 
 // keyQueue is the queue of one key. A serial topic may have one for each timer, so it is small.
 type keyQueue struct {
-	table.QueuePlace
 	spot   order.Spot[*keyQueue] // in queue.keyRing or queue.debts
 	queue  *topicQueue
 	order  uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
@@ -55,7 +54,7 @@ type keyQueue struct {
 	leased int32        // leases that have not ended; over its most only with leases from before the policy
 	holder timer.Handle // the timer with a lease of a consumer or a former leader
 	heads  int32        // lanes with a head
-	gate   keyGate
+	table.QueuePlace
 }
 
 // keyTurns is what a key has of limits and turns.
@@ -80,8 +79,9 @@ type keyLane struct {
 	blocking  bool        // serial: the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
 	ready     bool        // the head may go now, and is let out; a blocking one once the key has no lease
 	unqueued  bool        // the head is ready, and counts as in line
-	// timers is, of a key's first lane, how many of the key wait in line and stand. It is here
-	// because a keyQueue has no room for it in its size class.
+	// Of a key's first lane: what shuts the key, and how many of it wait in line and stand. They are
+	// here because a keyQueue has no room for them in its size class.
+	gate   keyGate
 	timers int32
 }
 
@@ -229,7 +229,7 @@ func (k *keyQueue) count(line, heads int) {
 func (k *keyQueue) Count(by int) {
 	k.first.timers += int32(by)
 	if !k.dropped() {
-		k.queue.waiting[k.gate] += by
+		k.queue.waiting[k.first.gate] += by
 	}
 }
 
