@@ -202,7 +202,7 @@ func (t *Table) create(c *encoding.Command, f *encoding.Summary, old timer.Handl
 
 // modify applies a patch completely or not at all (I6). Attempts made so far still count.
 func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
-	h, s, v, code := t.changeable(c, c.Seq)
+	h, _, v, code := t.changeable(c, c.Seq)
 	if code != 0 {
 		return timer.Result{Code: code, Handle: h}
 	}
@@ -212,7 +212,7 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	if t.wouldBreakIn(h, p.Repeat && p.Spec.Repeat != nil) {
 		return timer.Result{Code: timer.InUse, Handle: h}
 	}
-	s = t.beginUpdate(h)
+	s := t.beginUpdate(h)
 	t.patch(h, s, &v, p)
 	next := s.When()
 	if p.Due {
