@@ -61,8 +61,8 @@ func setTime(q url.Values, name string, t time.Time) {
 }
 
 // List goes through the timers of a topic that a filter selects, by due time, then id. It reads page
-// by page; an error ends it. Topic "" is all topics that the token reaches: each page costs the
-// cluster a look at every timer.
+// by page; an error ends it. Topic "" is all topics that the token reaches: these are listed in parts
+// of some million timers, each by due time.
 func (c *Client) List(ctx context.Context, topic string, f Filter) iter.Seq2[*Timer, error] {
 	path := Path("timers")
 	if topic != "" {

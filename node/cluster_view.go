@@ -92,7 +92,7 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 }
 
 func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) backend.ShardRow {
-	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch}
+	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch, Replicas: make([]string, 0, len(row.Replicas))}
 	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name
 	}

@@ -337,7 +337,7 @@ func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []sche
 // A walk returns each timer at most once, however its due time changes, and it ends, however many
 // timers are added: it goes by slot, up to the last slot and the last number at its beginning. It
 // returns every selected timer that exists from its beginning until it reaches the slot. A whole
-// walk visits each slot once, whereas a listing visits all slots for each page.
+// walk visits each slot once, whereas a listing of a topic visits all slots for each page.
 func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	w := &walk{asked: id, query: *q, at: at}
 	w.query.After, w.query.Only = nil, c.h.half(id)

@@ -75,8 +75,8 @@ type Page struct {
 	// More: there may be more, the first of them at Next or behind it.
 	More bool
 	Next SortKey
-	// From begins the range of slots in which Next is.
-	From Handle
+	// Slots is the range in which Next is; To 0: it has no end yet.
+	Slots SlotRange
 }
 
 // RangeEnd is behind all timers of a range of slots: there are more slots.

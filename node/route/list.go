@@ -26,22 +26,23 @@ const (
 )
 
 // List gives a page of the timers of all shards. It may end before the limit: see timer.Page. One
-// that has no timers, but More, found no room for the next one.
+// that has no timers, but More, found no room for the next one, or came to the end of its range.
 //
 // Each node is asked for a page of all shards that it leads, which is about its share of what is
 // wanted, and again only where that is used up. So a page takes a call for each node, reads O(page +
 // nodes) timers, and holds little more in memory than it answers. One of many topics is of a range of
-// slots.
+// slots, which all its pages keep, however many shards there are by then.
 func (r *Router) List(ctx context.Context, q *timer.Query) (timer.Page, error) {
 	for {
 		l := listing{Router: r, query: *q, of: r.shards()}
-		if q.ManyTopics() {
-			l.query.Slots.To = q.Slots.From + timer.Handle(max(r.cfg.SearchSlots/l.of, min(r.cfg.SearchSlots, leastSlots)))
+		if slots := &l.query.Slots; q.ManyTopics() && slots.To == 0 {
+			each := max(r.cfg.SearchSlots/l.of, min(r.cfg.SearchSlots, leastSlots))
+			slots.To = timer.Handle(min(uint64(slots.From)+uint64(each), math.MaxUint32))
 		}
 		page, err := l.page(ctx)
 		if err == nil {
-			if page.From = q.Slots.From; page.More && page.Next == timer.RangeEnd {
-				page.From = l.query.Slots.To
+			if page.Slots = l.query.Slots; page.More && page.Next == timer.RangeEnd {
+				page.Slots = timer.SlotRange{From: l.query.Slots.To}
 			}
 			return page, nil
 		}

@@ -231,6 +231,9 @@ func (q *queuedTimers) set(h timer.Handle, to Queue, dueMs int64) (was Queue) {
 		if q.used[i]--; q.used[i] == 0 {
 			q.dropPart(i)
 		}
+		if q.waiting == 0 && cap(q.queues) > 1024 {
+			q.queues, q.free = nil, nil // a herd of many queues is over
+		}
 	}
 	return was
 }

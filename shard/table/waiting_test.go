@@ -100,6 +100,28 @@ func TestQueueNumbers(t *testing.T) {
 	}
 }
 
+// TestQueuesThatAreOver: when nothing waits any more, what many queues took is given back.
+func TestQueuesThatAreOver(t *testing.T) {
+	var order DueOrder
+	one := &timetable{}
+	queues := make([]countedQueue, 100_000)
+	for i := range queues {
+		queues[i].order = &order
+		one.WaitIn(timer.Handle(i+1), &queues[i], 0)
+	}
+	many := one.queued.memory()
+	for i := range queues {
+		one.WaitIn(timer.Handle(i+1), nil, 0)
+	}
+	if left := one.queued.memory(); left > many/10 {
+		t.Errorf("%d bytes while they wait, %d after that", many, left)
+	}
+	one.WaitIn(7, &queues[9], 0)
+	if queues[9].timers != 1 || order.Len() != 1 {
+		t.Errorf("%d timers wait in the queue, %d in the order", queues[9].timers, order.Len())
+	}
+}
+
 // TestWaitingTimersHaveNoPointers: the collector follows none, however many timers wait.
 func TestWaitingTimersHaveNoPointers(t *testing.T) {
 	part := reflect.TypeFor[queuedPart]()

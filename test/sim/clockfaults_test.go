@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,10 @@ func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	by := [...]time.Duration{5 * time.Minute, -5 * time.Minute, 40 * time.Second, time.Hour, -time.Hour, tenYears}
-	seeds := uint64(2 * len(by))
+	seeds := uint64(len(by))
+	if os.Getenv("CARILLON_SOAK") != "" {
+		seeds *= 4
+	}
 	if underRace {
 		seeds = 2
 	}

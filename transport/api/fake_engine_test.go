@@ -406,8 +406,8 @@ func (e *fakeEngine) List(_ context.Context, q *timer.Query) (page timer.Page, e
 			page.Waits = append(page.Waits, e.waitOf(t))
 		}
 	}
-	if page.From = q.Slots.From; ends && !page.More {
-		page.More, page.Next, page.From = true, timer.RangeEnd, timer.Handle(to)
+	if page.Slots = (timer.SlotRange{From: q.Slots.From, To: timer.Handle(to)}); ends && !page.More {
+		page.More, page.Next, page.Slots = true, timer.RangeEnd, timer.SlotRange{From: timer.Handle(to)}
 	}
 	return page, nil
 }

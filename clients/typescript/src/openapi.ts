@@ -287,8 +287,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the timers of all topics that the token reaches, by due time, then id. Scope read.
-         * @description To find a timer by its id or a label where its topic is not known. A page looks at about four million timers at most: after these it ends, with few timers or none, and has a next_cursor. So a larger cluster is listed in parts, each by due time.
+         * List the timers of all topics that the token reaches, in parts, each by due time, then id. Scope read.
+         * @description To find a timer by its id or a label where its topic is not known. A page looks at about four million timers at most (with over 1,024 shards: at 4,096 for each): after these it ends, with few timers or none, and has a next_cursor. So a larger cluster is listed in parts, each by due time.
          *     A timer that changes between two pages may be in both, or in none. What has ended is found for ten minutes; after that the history of its topic has it.
          */
         get: operations["listAllTimers"];

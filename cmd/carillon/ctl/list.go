@@ -15,7 +15,7 @@ import (
 )
 
 type listCmd struct {
-	Topic    string   `arg:"" optional:"" help:"Topic; without one: all topics that the token reaches. These are listed in parts of about four million, each by due time."`
+	Topic    string   `arg:"" optional:"" help:"Topic; without one: all topics that the token reaches. These are listed in parts of some million timers, each by due time."`
 	ID       string   `name:"id" placeholder:"ID" help:"With this id; goes without a topic: it finds the topic."`
 	State    string   `placeholder:"STATE,…" help:"scheduled, leased, done, dead, cancelled; else the first two."`
 	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/transport/api/web"
 
 	"github.com/cespare/xxhash/v2"
@@ -35,21 +36,15 @@ func listingSum(q *timer.Query) uint64 {
 	return xxhash.Sum64(b)
 }
 
-// mostSlot is far above the capacity of a machine's memory.
-const mostSlot = 1 << 28
-
-// timerCursor is the place behind a timer, in the range of slots from from on; the zero key: the
-// beginning of that.
-func timerCursor(k timer.SortKey, from timer.Handle, listing uint64) string {
+// timerCursor is the place behind a timer, in a range of slots; the zero key: the beginning of that.
+func timerCursor(k timer.SortKey, slots timer.SlotRange, listing uint64) string {
 	b := append(make([]byte, 0, 64), web.CursorTimers)
 	b = binary.AppendVarint(b, k.SortMs)
 	b = binary.AppendUvarint(b, k.Seq)
 	b = append(b, k.ID...)
-	if k.Topic != 0 || from != 0 {
+	if k.Topic != 0 || slots.From != 0 {
 		b = binary.AppendUvarint(append(b, 0), uint64(k.Topic)) // no id has a 0
-	}
-	if from != 0 {
-		b = binary.AppendUvarint(b, uint64(from))
+		b = encoding.AppendUvarints(b, uint64(slots.From), uint64(slots.To))
 	}
 	return web.SealCursor(b, listing)
 }
@@ -80,12 +75,10 @@ func parseTimerCursor(s string, listing uint64, q *timer.Query) bool {
 	if n <= 0 || topic > math.MaxUint32 {
 		return false
 	}
-	if rest = rest[n:]; len(rest) > 0 {
-		from, n := binary.Uvarint(rest)
-		if n != len(rest) || from == 0 || from > mostSlot {
-			return false
-		}
-		q.Slots.From = timer.Handle(from)
+	r := encoding.Reader{Rest: rest[n:]}
+	q.Slots = timer.SlotRange{From: timer.Handle(r.Number(math.MaxUint32, "slot")), To: timer.Handle(r.Number(math.MaxUint32, "slot"))}
+	if r.Close() != nil || q.Slots.To != 0 && q.Slots.To <= q.Slots.From {
+		return false
 	}
 	if k.ID, k.Topic = string(id), timer.TopicID(topic); k == (timer.SortKey{}) {
 		return q.Slots.From != 0

@@ -107,7 +107,7 @@ func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID
 	switch {
 	case err != nil:
 		return web.Fault(err)
-	case page.More && len(page.Timers) == 0 && page.From == q.Slots.From:
+	case page.More && len(page.Timers) == 0 && page.Slots.From == q.Slots.From:
 		return web.Fail(503, "overloaded", "answers that have not been read yet take as much memory as they may")
 	}
 	o := web.Object{B: rq.Out()}
@@ -116,7 +116,9 @@ func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID
 	var last timer.SortKey
 	for i, t := range page.Timers {
 		if i > 0 && len(list.B) > rq.Limits.ResponseBytes {
-			page.More, page.From = true, q.Slots.From
+			if page.More = true; page.Slots.From != q.Slots.From { // the range is not at its end after all
+				page.Slots = timer.SlotRange{From: q.Slots.From, To: page.Slots.From}
+			}
 			break
 		}
 		last = q.SortKey(t)
@@ -140,10 +142,10 @@ func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID
 	}
 	o.B = list.End()
 	if page.More {
-		if page.From != q.Slots.From { // the range is at its end
+		if page.Slots.From != q.Slots.From { // the range is at its end
 			last = timer.SortKey{}
 		}
-		o.Text("next_cursor", timerCursor(last, page.From, listing))
+		o.Text("next_cursor", timerCursor(last, page.Slots, listing))
 	}
 	return rq.JSON(200, o.End())
 }
