@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"carillon/timer"
-	"carillon/timer/encoding"
 	"carillon/transport/api/web"
 
 	"github.com/cespare/xxhash/v2"
@@ -44,7 +43,7 @@ func timerCursor(k timer.SortKey, slots timer.SlotRange, listing uint64) string 
 	b = append(b, k.ID...)
 	if k.Topic != 0 || slots.From != 0 {
 		b = binary.AppendUvarint(append(b, 0), uint64(k.Topic)) // no id has a 0
-		b = encoding.AppendUvarints(b, uint64(slots.From), uint64(slots.To))
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(slots.From)), uint64(slots.To))
 	}
 	return web.SealCursor(b, listing)
 }
@@ -75,11 +74,13 @@ func parseTimerCursor(s string, listing uint64, q *timer.Query) bool {
 	if n <= 0 || topic > math.MaxUint32 {
 		return false
 	}
-	r := encoding.Reader{Rest: rest[n:]}
-	q.Slots = timer.SlotRange{From: timer.Handle(r.Number(math.MaxUint32, "slot")), To: timer.Handle(r.Number(math.MaxUint32, "slot"))}
-	if r.Close() != nil || q.Slots.To != 0 && q.Slots.To <= q.Slots.From {
+	rest = rest[n:]
+	from, n := binary.Uvarint(rest)
+	to, m := binary.Uvarint(rest[max(n, 0):])
+	if n <= 0 || m <= 0 || n+m != len(rest) || max(from, to) > math.MaxUint32 || to != 0 && to <= from {
 		return false
 	}
+	q.Slots = timer.SlotRange{From: timer.Handle(from), To: timer.Handle(to)}
 	if k.ID, k.Topic = string(id), timer.TopicID(topic); k == (timer.SortKey{}) {
 		return q.Slots.From != 0
 	}
