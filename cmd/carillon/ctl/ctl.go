@@ -35,7 +35,7 @@ type Command struct {
 
 	Now timerCommands `embed:""`
 
-	List   listCmd   `cmd:"" help:"List the timers of a topic by due time, or of all topics."`
+	List   listCmd   `cmd:"" help:"List the timers of a topic, or of all topics."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
 	Apply  applyCmd  `cmd:"" help:"Make topics as a file says, after a plan."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
