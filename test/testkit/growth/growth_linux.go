@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the longest step of a dimension. A turn as long as maxTurn is a tenth of what followers
+// Bounds of the longest step of a dimension. A turn as long as MaxTurn is a tenth of what followers
 // wait for a leader.
 const (
 	sizeFactor = 8
 	noise      = slower * time.Millisecond // of steps too short to measure, and of caches that are full
-	maxTurn    = slower * 10 * time.Millisecond
+	MaxTurn    = slower * 10 * time.Millisecond
 	fewTries   = 4 // the least counts
 	manyTries  = 12
 )
@@ -69,11 +69,11 @@ func short(d time.Duration) string { return d.Round(time.Microsecond).String() }
 func (d Dimension) most(few time.Duration) time.Duration {
 	switch {
 	case d.Linear:
-		return maxTurn
+		return MaxTurn
 	case d.Cold:
-		return min(maxTurn, 3*few+noise)
+		return min(MaxTurn, 3*few+noise)
 	}
-	return min(maxTurn, few*3/2+noise)
+	return min(MaxTurn, few*3/2+noise)
 }
 
 // measure returns the least of some tries of both sizes: what else the machine does only adds to
@@ -87,7 +87,7 @@ func (d Dimension) measure(t testing.TB) (few, many time.Duration) {
 	for range manyTries {
 		now := d.Longest(t, sizeFactor*d.N)
 		many = min(many, now)
-		if many <= d.most(few) || many > 10*maxTurn { // no machine is that busy
+		if many <= d.most(few) || many > 10*MaxTurn { // no machine is that busy
 			break
 		}
 		if beside := d.Longest(t, d.N); now <= d.most(beside) {
