@@ -277,6 +277,12 @@ func TestRestoredGrowth(t *testing.T) {
 		if err := s.Audit(); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
+		// Parents look for the row of a child that is settled before they drop its half.
+		for i, row := range s.Rows() {
+			if from := []timer.ShardID{0, 0, 0, 1, 2, 1, 2, 3, 4}[i]; row.From != from || !row.Settled {
+				t.Errorf("%+v: shard %d came from %d, want %d", c, i, row.From, from)
+			}
+		}
 	}
 	for _, c := range []struct{ to, divided, groups int }{{2, 0, 1}, {2, 0, 3}, {4, 0, 1}, {4, 2, 5}} {
 		if _, err := Restored(grow(c.to, c.divided), 1000, "new", node(7), c.groups, func(timer.TopicID) bool { return false }); err == nil {

@@ -302,6 +302,15 @@ func (c *cluster) resume(old *cluster, shards int) error {
 		return fmt.Errorf("%w: the backup has %d of %d shards", ErrBadShards, shards, old.shards)
 	}
 	c.founded, c.shards = old.founded, now
+	// A shard whose state was taken before it had dropped the half that left it drops that now: it
+	// knows by the row that the other shard has it.
+	for i, half := old.founded+1, old.founded; i < len(c.rows); i++ {
+		if i > 2*half {
+			half *= 2
+		}
+		c.rows[i].From = timer.ShardID(i - half)
+	}
+	c.list()
 	switch {
 	case shards < now:
 		c.growth = resharding{From: now / 2, Parents: now / 2, To: to}

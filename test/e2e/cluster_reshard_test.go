@@ -254,8 +254,10 @@ func TestClusterReshardingAlone(t *testing.T) {
 	lists.end(t)
 	c.checkKept(t, "kept", kept)
 	c.checkCount(t, "many", many)
-	if _, text := tool(t, 1, "ctl", "--url", "http://"+m.http, "shards", "12"); !strings.Contains(text, "bad_shards") {
-		t.Errorf("12 of 8 shards: %q", text)
+	for _, more := range [][]string{nil, {"--wait"}} {
+		if _, text := tool(t, 1, append([]string{"ctl", "--url", "http://" + m.http, "shards", "12"}, more...)...); !strings.Contains(text, "bad_shards") {
+			t.Errorf("12 of 8 shards: %q", text)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return err
 	}
 	if s.Wait {
-		if err := s.await(ctl, term); err != nil {
+		if err := s.await(ctl, term, err); err != nil {
 			return err
 		}
 	} else if err != nil {
@@ -51,13 +51,16 @@ func (s *shardsCmd) goesOn(err error) bool {
 	return s.Wait && (errors.Is(err, client.ErrBusy) || errors.Is(err, client.ErrBadShards))
 }
 
-// noAnswerFor is how long no node may answer while the command waits.
-const noAnswerFor = time.Minute
+const (
+	noAnswerFor = time.Minute     // how long no node may answer while the command waits
+	noGrowthFor = 3 * time.Second // how long a node may not have heard of a growth that began before
+)
 
-func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal) error {
+// await waits for the end of the growth. refused is why it was not begun, if it goes on.
+func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) error {
 	tick := time.NewTicker(clusterPoll)
 	defer tick.Stop()
-	shown, heard := "", time.Now()
+	shown, heard, began := "", time.Now(), time.Now()
 	for ; ; <-tick.C {
 		a, err := within(ctl, false, ctl.client.Cluster)
 		if err == nil && a.ID == "" {
@@ -73,6 +76,9 @@ func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal) error {
 		progress, err := s.progress(a)
 		if err != nil || progress == "" {
 			return err
+		}
+		if refused != nil && a.Resharding == nil && time.Since(began) > noGrowthFor {
+			return refused
 		}
 		if progress != shown && !ctl.JSON {
 			fmt.Fprintln(term.Out, printable(progress))
