@@ -82,7 +82,7 @@ SIDE_BY_SIDE := -parallel 4
 test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two free cores, the first compilation included; longer on a busy machine)
 	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(EVERY)
 
-ci: check long ## everything that must hold at each landing, the tests of `make test` at full length (about twelve minutes on two free cores)
+ci: check long ## everything that must hold at each landing, the tests of `make test` at full length (about a quarter of an hour on two free cores)
 
 # Tests of processes mostly wait, so that the others run beside them, at the lowest priority: first the models, which use no disk, beside those
 # that measure times.

@@ -10,7 +10,8 @@ import (
 )
 
 // listing is one query on some shards of this host. Each worker keeps the first timers of all of
-// its shards together, so a page costs O(slots of the shards, or of its range of them, + page × workers).
+// its shards together, so a page costs O(slots of the shards, or of its range of them, + page ×
+// workers).
 type listing struct {
 	query   *timer.Query
 	parts   []listPart

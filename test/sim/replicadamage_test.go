@@ -106,7 +106,8 @@ func (n *node) cutEnd(t *testing.T) {
 }
 
 // TestOneReplicaDamaged: a node with a log that is damaged anywhere before its end, or cut there, or
-// lacks a file, sets its directory aside and joins as another node; the others fill it, and nothing is lost.
+// lacks a file, sets its directory aside and joins as another node; the others fill it, and nothing
+// is lost.
 func TestOneReplicaDamaged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

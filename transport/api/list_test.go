@@ -272,7 +272,7 @@ func TestListOfAllTopics(t *testing.T) {
 	if got := list("", "Authorization: Bearer none", 7); len(got) != 0 {
 		t.Errorf("a token without topics sees %v", got)
 	}
-	// A page that cannot look at all timers ends, with none of what is wanted, and the next one goes on.
+	// A page that cannot look at all timers ends with none of what is wanted, and has a cursor.
 	h.engine.slotsEach = 3
 	slices.Sort(want)
 	for _, perPage := range []int{1, 2, 5, 100} {

@@ -56,7 +56,8 @@ const (
 	noGrowthFor = 3 * time.Second // how long a node may not have heard of a growth that began before
 )
 
-// await waits for the end of the growth. refused is why it was not begun, if it goes on.
+// await waits for the end of the growth. refused is why the request was refused; nil: it was not. A
+// refused one is awaited only if a growth to that number is under way.
 func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) error {
 	tick := time.NewTicker(clusterPoll)
 	defer tick.Stop()
