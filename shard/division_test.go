@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -342,6 +343,35 @@ func TestNoReplicaBeforeTheNodeGrows(t *testing.T) {
 		d.pass(time.Second)
 		if n := len(d.calls.take()); n != 0 {
 			t.Errorf("%d calls are made again", n)
+		}
+	})
+}
+
+// TestListingOverADivision: a shard is scanned for its child, and divided before the page is copied.
+// The page has no child then, and the caller asks again, rather than a page that lacks its timers.
+func TestListingOverADivision(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		for i := range 20 {
+			d.add(fmt.Sprint("a", i), time.Hour)
+		}
+		d.host.Grow(2, 1)
+		l := d.host.newListing([]timer.ShardID{1, 2}, &timer.Query{Topic: 1, States: 0xff, Limit: 1000})
+		scan := func(part int) {
+			d.blocking(func() {
+				d.host.onWorkers(func(w *worker) {
+					if r := l.parts[part].read; r.group.w == w && !r.serve(math.MaxInt) {
+						t.Error("the scan has not ended")
+					}
+				})
+			})
+		}
+		scan(1)
+		d.begin()
+		scan(0)
+		led, err := l.answered()
+		page, _ := l.page()
+		if err != nil || len(led) != 1 || led[0] != 1 {
+			t.Errorf("a page of %d timers is of shards %v, want that of shard 1 alone: %v", len(page.Timers), led, err)
 		}
 	})
 }

@@ -26,6 +26,7 @@ type listPart struct {
 	shard *timerShard
 	from  timer.Handle
 	read  *read
+	left  bool // the shard was divided after the scan, before its timers were copied
 }
 
 // listOfWorker is the part of a listing that one worker answers, on its goroutine.
@@ -112,10 +113,17 @@ func (l *listing) ask(c clients) (led []timer.ShardID, err error) {
 	}
 	wait.done()
 	c.h.await(wait)
+	return l.answered()
+}
+
+// answered returns the shards whose timers are in the page.
+func (l *listing) answered() (led []timer.ShardID, err error) {
 	for i := range l.parts {
-		switch err := l.parts[i].read.err; {
+		p := &l.parts[i]
+		switch err := p.read.err; {
+		case p.left:
 		case err == nil:
-			led = append(led, l.parts[i].asked)
+			led = append(led, p.asked)
 		case !refused(err):
 			return nil, err
 		}
@@ -152,7 +160,14 @@ func (l *listing) scan(p *listPart, s *timerShard, budget int) (done bool) {
 	return true
 }
 
+// take copies what was found. A shard that was divided since it was scanned for its child has none of
+// that any more.
 func (l *listing) take(w *listOfWorker) {
+	for i := range l.parts {
+		if p := &l.parts[i]; w == &l.workers[p.read.group.w.number] {
+			p.left = p.shard.division.hasLeft(p.asked)
+		}
+	}
 	var found []table.Found
 	found, w.rest = w.top.Take(w.room)
 	w.list = make([]listed, len(found))
