@@ -212,11 +212,20 @@ func (c *cluster) holder(but uint64) bool {
 // needed is ErrInUse with the first group that would miss the node.
 func (c *cluster) needed(node uint64) error {
 	for i := range c.rows {
-		if c.rows[i].Needs(node) {
+		if c.needs(&c.rows[i], node) {
 			return fmt.Errorf("%w: one of group %d, for one", ErrInUse, c.rows[i].Group)
 		}
 	}
 	return nil
+}
+
+// needs reports whether a group would miss a node. A drained node had lost its vote in the meta group
+// when it became that, so a later move of the group is not what takes its vote.
+func (c *cluster) needs(r *Assignment, node uint64) bool {
+	if r.Group == MetaGroup && c.nodes[node].State == NodeDrained {
+		return slices.Contains(r.Nodes(), node)
+	}
+	return r.Needs(node)
 }
 
 // survives is ErrMajority with the first group that could be left without a majority of its
@@ -232,7 +241,7 @@ func (c *cluster) survives(node uint64, heard []uint64) error {
 	}
 	for i := range c.rows {
 		r := &c.rows[i]
-		if !r.Needs(node) {
+		if !c.needs(r, node) {
 			continue
 		}
 		if replica, _ := r.Replica(node); !r.Settled && replica.ID != placement.ReplicaID(node, r.Epoch) {

@@ -273,6 +273,36 @@ func TestNodeStates(t *testing.T) {
 	refused(t, s, ErrRemoved, state(1, NodeMember))
 }
 
+// TestADrainedNodeCanGoWhileTheMetaGroupMoves: the meta group's next move, in which a drained node is a
+// learner as before, does not make that node needed again.
+func TestADrainedNodeCanGoWhileTheMetaGroupMoves(t *testing.T) {
+	s := founded(t, 1, 3, 4)
+	must(t, s, Command{Verb: SetState, NodeID: 1, State: NodeDraining})
+	for {
+		move := slices.IndexFunc(s.Rows(), func(r Assignment) bool { return r.Needs(1) })
+		if move < 0 {
+			break
+		}
+		r, _ := s.Row(timer.ShardID(move))
+		to := slices.DeleteFunc(slices.Clone(r.Replicas), func(r Replica) bool { return r.Node == 1 })
+		if r.Group == MetaGroup {
+			own, _ := r.Replica(1)
+			own.Learner = true
+			to = append(to, own)
+		}
+		must(t, s, Command{Verb: Place, Group: r.Group, Epoch: r.Epoch, To: to})
+		must(t, s, Command{Verb: Reconciled, Group: r.Group, Epoch: r.Epoch + 1})
+	}
+	must(t, s, Command{Verb: SetState, NodeID: 1, State: NodeDrained})
+	r, _ := s.Row(MetaGroup) // voters come first
+	to := slices.Clone(r.Replicas)
+	to[len(r.Nodes())-1].Learner = true
+	if r := must(t, s, Command{Verb: Place, Group: MetaGroup, Epoch: r.Epoch, To: to}); r.Row.Settled || !r.Row.Needs(1) {
+		t.Fatalf("the test is about nothing: %+v", r.Row)
+	}
+	must(t, s, Command{Verb: Remove, NodeID: 1})
+}
+
 func TestRemoveByForce(t *testing.T) {
 	s := founded(t, 4, 3, 3)
 	must(t, s, Command{Verb: Remove, NodeID: 1, Force: true})
