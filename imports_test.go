@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
 	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/raftlog", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
 	"internal/clocks":  {},
@@ -71,6 +71,7 @@ var mayImport = map[string][]string{
 	"shard/table/content": {"shard/table/arena", "shard/table/index", "internal/secret", "timer", "timer/encoding"},
 	"shard/table/index":   {},
 	"shard/table/slab":    {"timer"},
+	"shard/raftlog":       {"shard/record", "timer/encoding"}, // and raft's types
 	"shard/record":        {"wal", "timer", "timer/encoding"}, // and raft's types
 	"shard/wire":          {"internal/feature", "timer", "timer/encoding"},
 
@@ -96,9 +97,9 @@ var soleImporter = map[string]string{
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp": "internal/tracing/tracing.go",
 }
 
-// raftImporters are the layers that know raft: one runs it, two store its records. The layers below
+// raftImporters are the layers that know raft: one runs it, two store its log. The layers below
 // them know timers, and no replication.
-var raftImporters = []string{"shard", "shard/record"}
+var raftImporters = []string{"shard", "shard/raftlog", "shard/record"}
 
 // pure layers work with their arguments alone, so that a simulator can surround them. They import
 // no library but those listed here, and no standard package that reaches a file, a socket, a clock
@@ -113,6 +114,7 @@ var pure = map[string][]string{
 	"timer/encoding":      {},
 	"timer/recurrence":    {"time", "sync"}, // zones, and a cache of them
 	"internal/feature":    {},
+	"shard/raftlog":       {"go.etcd.io/raft/v3", "go.etcd.io/raft/v3/raftpb"},
 	"shard/record":        {"go.etcd.io/raft/v3/raftpb"},
 	"shard/scheduler":     {"time", "sync"}, // durations; its reports and limits are read from other goroutines
 	"shard/table":         {"github.com/cespare/xxhash/v2"},
@@ -132,7 +134,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/raftlog", "shard/record", "shard/scheduler", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/internal/placement"
+	"carillon/shard/raftlog"
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -144,8 +145,8 @@ func (r *replica) begin(m record.Mark) bool {
 	r.place(m)
 	r.written.end = m.Index
 	r.written.hard = record.HardState{Commit: m.Index, Term: m.Term}
-	r.store.hard = &pb.HardState{Term: new(r.written.hard.Term), Vote: new(r.written.hard.Vote), Commit: new(r.written.hard.Commit)}
-	r.store.snapshot = func() (*pb.Snapshot, error) { return r.snapshots.offer(r) }
+	r.store.Hard = &pb.HardState{Term: new(r.written.hard.Term), Vote: new(r.written.hard.Vote), Commit: new(r.written.hard.Commit)}
+	r.store.OfferSnapshot = func() (*pb.Snapshot, error) { return r.snapshots.offer(r) }
 	if err := r.newRaft(); err != nil {
 		r.w.host.fail(err)
 		return false
@@ -173,7 +174,7 @@ func (r *replica) remove() {
 // reset makes the group one without a local replica.
 func (r *replica) reset() {
 	r.raft, r.id = nil, 0
-	r.store = &storage{conf: &pb.ConfState{}}
+	r.store = &raftlog.Storage{Conf: &pb.ConfState{}}
 	r.w.countEntries(r) // a group without a replica has no turns
 	r.applied, r.appliedTerm, r.membership.epoch, r.membership.index = 0, 0, 0, 0
 	r.written.hard, r.written.dirty, r.written.end = record.HardState{}, false, 0
@@ -186,7 +187,7 @@ func (r *replica) reset() {
 
 // replicaOn returns the replica of the membership on a node, or 0.
 func (m *membership) replicaOn(r *replica, node uint64) uint64 {
-	for _, ids := range [][]uint64{r.store.conf.Voters, r.store.conf.Learners, r.store.conf.VotersOutgoing} {
+	for _, ids := range [][]uint64{r.store.Conf.Voters, r.store.Conf.Learners, r.store.Conf.VotersOutgoing} {
 		for _, id := range ids {
 			if nodeOf(id) == node {
 				return id

@@ -51,15 +51,15 @@ func (r *replica) tellApplied(index uint64) {
 // compact drops applied entries from memory once no follower waits for them. Unless memory is over
 // its limit, a group with other members keeps some in any case, see worker.kept.
 func (r *replica) compact() {
-	keep := min(r.applied, r.store.last())
+	keep := min(r.applied, r.store.Last())
 	least, most := r.w.kept()
-	if !r.soleVoter() || len(r.store.conf.Learners) > 0 {
-		keep = min(keep, r.store.retained(least))
-		if r.leader && keep > r.store.offset && r.store.bytes() < most {
+	if !r.soleVoter() || len(r.store.Conf.Learners) > 0 {
+		keep = min(keep, r.store.Retained(least))
+		if r.leader && keep > r.store.Offset && r.store.Bytes() < most {
 			keep = min(keep, r.behind())
 		}
 	}
-	r.store.compact(keep)
+	r.store.Compact(keep)
 }
 
 // behind returns the last entry that no member needs from memory: all active members have it, or

@@ -52,7 +52,7 @@ type replicaPoints struct {
 // tick makes the leader request a comparison every compareEach, if an entry was applied
 // since the last one.
 func (c *comparison) tick(r *replica) {
-	if !r.serving || r.w.now.Mono < c.nextAt || len(r.store.conf.Voters)+len(r.store.conf.Learners) < 2 {
+	if !r.serving || r.w.now.Mono < c.nextAt || len(r.store.Conf.Voters)+len(r.store.Conf.Learners) < 2 {
 		return
 	}
 	c.nextAt = r.w.now.Mono + compareEach
@@ -68,7 +68,7 @@ func (c *comparison) report(r *replica) {
 	c.last = r.applied
 	p := r.ownPoint()
 	c.note(r.id, p)
-	if slices.Contains(r.store.conf.Voters, r.id) || slices.Contains(r.store.conf.VotersOutgoing, r.id) {
+	if slices.Contains(r.store.Conf.Voters, r.id) || slices.Contains(r.store.Conf.VotersOutgoing, r.id) {
 		c.sendAll(r, &p)
 	}
 	c.judge(r, p.index)
@@ -156,7 +156,7 @@ func (c *comparison) judge(r *replica, index uint64) {
 // rightPoint returns the state that a majority of the voters had after an entry, in a joint
 // configuration a majority of both halves. It returns nil if no state has one.
 func (c *comparison) rightPoint(r *replica, index uint64) *statePoint {
-	conf := r.store.conf
+	conf := r.store.Conf
 	for _, id := range conf.Voters {
 		p := c.point(id, index)
 		if p != nil && c.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || c.mostHave(conf.VotersOutgoing, p)) {
@@ -180,12 +180,12 @@ func (c *comparison) mostHave(voters []uint64, p *statePoint) bool {
 
 // allReported reports whether the states of all voters after an entry are known.
 func (c *comparison) allReported(r *replica, index uint64) bool {
-	return !slices.ContainsFunc(r.store.conf.Voters, func(id uint64) bool { return c.point(id, index) == nil })
+	return !slices.ContainsFunc(r.store.Conf.Voters, func(id uint64) bool { return c.point(id, index) == nil })
 }
 
 // someDiffer reports whether a voter's state differed from this replica's.
 func (c *comparison) someDiffer(r *replica, own *statePoint) bool {
-	return slices.ContainsFunc(r.store.conf.Voters, func(id uint64) bool {
+	return slices.ContainsFunc(r.store.Conf.Voters, func(id uint64) bool {
 		p := c.point(id, own.index)
 		return p != nil && p.version == own.version && !p.same(own)
 	})
@@ -193,7 +193,7 @@ func (c *comparison) someDiffer(r *replica, own *statePoint) bool {
 
 func (c *comparison) describe(r *replica, index uint64) string {
 	text := ""
-	for _, id := range r.store.conf.Voters {
+	for _, id := range r.store.Conf.Voters {
 		if p := c.point(id, index); p != nil {
 			text += fmt.Sprintf("node %s %016x ", r.w.host.nodeName(nodeOf(id)), p.hash)
 		}

@@ -262,7 +262,7 @@ func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 	inHostCluster(t, 2, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		g, other := c.shard(0), c.shard(1).id
-		g.store.conf = &pb.ConfState{Voters: []uint64{other}, Learners: []uint64{g.id}}
+		g.store.Conf = &pb.ConfState{Voters: []uint64{other}, Learners: []uint64{g.id}}
 		own := g.ownPoint()
 		said := own
 		said.hash++

@@ -27,7 +27,7 @@ func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
 		}
 		g.w.touchNext(g)
 		r.pass(100 * time.Millisecond)
-		return g.store.conf.Learners
+		return g.store.Conf.Learners
 	}
 	g.membership.row.Epoch = 0 // no assignment, so that the leader does not take back what the test orders
 	if got := order(5, 8); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.membership.epoch != 5 {
@@ -36,15 +36,15 @@ func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
 	if got := order(4, 9); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.membership.epoch != 5 {
 		t.Errorf("after an order of epoch 4: learners %x, epoch %d", got, g.membership.epoch)
 	}
-	last := g.store.last()
+	last := g.store.Last()
 	g.membership.row = Assignment{Group: 1, Epoch: 4, Members: []Member{{Node: r.host.cfg.Node, Replica: g.id}}, Settled: true}
 	r.pass(10 * reconcileEach)
-	if g.store.last() != last || len(g.store.conf.Learners) != 1 {
-		t.Errorf("by the placement of epoch 4: %d entries after %d, learners %x", g.store.last(), last, g.store.conf.Learners)
+	if g.store.Last() != last || len(g.store.Conf.Learners) != 1 {
+		t.Errorf("by the placement of epoch 4: %d entries after %d, learners %x", g.store.Last(), last, g.store.Conf.Learners)
 	}
 	g.membership.row.Epoch = 6
 	r.pass(10 * reconcileEach)
-	if len(g.store.conf.Learners) != 0 || g.membership.epoch != 6 {
-		t.Errorf("by the placement of epoch 6: learners %x, epoch %d", g.store.conf.Learners, g.membership.epoch)
+	if len(g.store.Conf.Learners) != 0 || g.membership.epoch != 6 {
+		t.Errorf("by the placement of epoch 6: learners %x, epoch %d", g.store.Conf.Learners, g.membership.epoch)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/raftlog"
 	"carillon/test/memfs"
 	"carillon/timer"
 )
@@ -108,7 +109,7 @@ func (r *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Messag
 		if kind != raftMessage {
 			return
 		}
-		m, err := decodeMessage(body)
+		m, err := raftlog.DecodeMessage(body)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func (c *fakePeers) say(id timer.ShardID, m *pb.Message) { c.r.hearOf(id, m) }
 // hearOf delivers a raft message to the host.
 func (r *hostHarness) hearOf(id timer.ShardID, m *pb.Message) {
 	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
-	body := appendMessage(nil, m)
+	body := raftlog.AppendMessage(nil, m)
 	frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)
 	r.host.Deliver(nodeOf(m.GetFrom()), frame)
 }

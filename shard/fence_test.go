@@ -259,7 +259,7 @@ func TestHintElectsWhoHasTheEntries(t *testing.T) {
 		}
 		r.host.SeemsGone(table.NewIncarnation(8, 1))
 		r.settle()
-		last := g.store.last()
+		last := g.store.Last()
 		lastTerm, err := g.store.Term(last)
 		if err != nil {
 			t.Fatal(err)

@@ -40,8 +40,8 @@ func TestFounderThatIsLate(t *testing.T) {
 			r.host.Place([]Assignment{first})
 			r.settle()
 			want := []uint64{ReplicaID(7, 1), ReplicaID(8, 1)}
-			if g.id != want[0] || !slices.Equal(g.store.conf.Voters, want) {
-				t.Fatalf("replica %x with the voters %x", g.id, g.store.conf.Voters)
+			if g.id != want[0] || !slices.Equal(g.store.Conf.Voters, want) {
+				t.Fatalf("replica %x with the voters %x", g.id, g.store.Conf.Voters)
 			}
 			c.leads()
 		})
@@ -78,7 +78,7 @@ func TestFounderThatIsTooLate(t *testing.T) {
 	named := Assignment{Group: 1, Epoch: 4, Settled: true, Members: founders[:2]}
 	r.host.Place([]Assignment{named})
 	r.settle()
-	if g.id != ReplicaID(7, 1) || len(g.store.conf.Voters) != 0 {
-		t.Fatalf("replica %x with the voters %x", g.id, g.store.conf.Voters)
+	if g.id != ReplicaID(7, 1) || len(g.store.Conf.Voters) != 0 {
+		t.Fatalf("replica %x with the voters %x", g.id, g.store.Conf.Voters)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/raftlog"
 	"carillon/shard/record"
 	"carillon/wal"
 )
@@ -127,7 +128,7 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 	for {
 		n, bytes := 0, 0
 		for n < len(ents) && (n == 0 || bytes+len(ents[n].Data) <= w.host.cfg.FrameBytes) {
-			bytes += len(ents[n].Data) + entryOverhead
+			bytes += len(ents[n].Data) + raftlog.EntryOverhead
 			n++
 		}
 		if n == len(ents) {
@@ -280,9 +281,9 @@ func (m *membership) spare(r *replica) bool {
 	if r.machine.prompt() {
 		return false
 	}
-	voters := r.store.conf.Voters
+	voters := r.store.Conf.Voters
 	leader, own := slices.Index(voters, r.raft.BasicStatus().Lead), slices.Index(voters, r.id)
-	if leader < 0 || own < 0 || len(r.store.conf.VotersOutgoing) > 0 {
+	if leader < 0 || own < 0 || len(r.store.Conf.VotersOutgoing) > 0 {
 		return false
 	}
 	after := (own - leader + len(voters)) % len(voters) // the leader

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/raftlog"
 	"carillon/shard/table"
 	"carillon/shard/wire"
 	"carillon/test/sim/forged"
@@ -46,14 +47,14 @@ func messageSamples() (list []*pb.Message) {
 // headers panic. A decoded message survives encoding and decoding unchanged.
 func FuzzPeerMessage(f *testing.F) {
 	for _, m := range messageSamples() {
-		f.Add(appendMessage(nil, m))
+		f.Add(raftlog.AppendMessage(nil, m))
 		f.Add(appendTransferHeader(nil, &transferHeader{group: 2, message: m, hash: 77, epoch: 4}))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, err := decodeMessage(b); err == nil {
-			first := appendMessage(nil, m)
-			again, err := decodeMessage(first)
-			if err != nil || !bytes.Equal(appendMessage(nil, again), first) {
+		if m, err := raftlog.DecodeMessage(b); err == nil {
+			first := raftlog.AppendMessage(nil, m)
+			again, err := raftlog.DecodeMessage(first)
+			if err != nil || !bytes.Equal(raftlog.AppendMessage(nil, again), first) {
 				t.Fatalf("%x\nagain %v: %v", first, again, err)
 			}
 		}
@@ -71,7 +72,7 @@ func FuzzPeerMessage(f *testing.F) {
 // not. (Messages from members are trusted.)
 func FuzzDeliver(f *testing.F) {
 	for _, m := range messageSamples() {
-		body := appendMessage(nil, m)
+		body := raftlog.AppendMessage(nil, m)
 		frame := append([]byte{frameVersion, raftMessage, 1, byte(len(body)), 0, 0, 0}, body...)
 		f.Add(frame)
 		f.Add(append(frame, frame[1:]...))

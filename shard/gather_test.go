@@ -118,7 +118,7 @@ func TestCommitGoesWithTheNextEntry(t *testing.T) {
 	r.settle()
 	submitAdds(r, "second", 1)
 	r.settle()
-	committed := r.host.group(1).store.last()
+	committed := r.host.group(1).store.Last()
 	c.agree()
 	with, without := c.appends()
 	if len(with) != 2 || len(without) != 0 {

@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/internal/clocks"
 	"carillon/internal/delivery"
 	"carillon/internal/feature"
 	"carillon/internal/placement"
+	"carillon/shard/raftlog"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/test/memfs"
@@ -857,3 +860,16 @@ func (r *hostHarness) queued(id timer.TopicID) int {
 
 // shardOf returns the shard of timers of a group.
 func shardOf(g *replica) *timerShard { return g.machine.(*timerShard) }
+
+// storedIn returns all entries of a storage.
+func storedIn(t testing.TB, s *raftlog.Storage) []*pb.Entry {
+	t.Helper()
+	if s.Last() == s.Offset {
+		return nil
+	}
+	list, err := s.Entries(s.Offset+1, s.Last()+1, math.MaxUint64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}

@@ -18,6 +18,7 @@ import (
 	"carillon/internal/clocks"
 	"carillon/internal/feature"
 	"carillon/internal/vfs"
+	"carillon/shard/raftlog"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -214,7 +215,7 @@ func New(cfg Config) (*Host, error) {
 // newReplica makes a group without a replica on this node.
 func (h *Host) newReplica(id timer.ShardID) *replica {
 	w := h.workers[int(id)%len(h.workers)]
-	r := &replica{shard: id, w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
+	r := &replica{shard: id, w: w, store: &raftlog.Storage{Conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
 	if id == Meta {
 		r.machine = &metaGroup{g: r, machine: h.cfg.Machine}
 	} else {

@@ -369,7 +369,7 @@ func (c *hostCluster) followed() bool {
 	}
 	lead := r.host.group(1)
 	voters, _ := lead.membership.wanted()
-	if !sameIDs(lead.store.conf.Voters, voters) || len(lead.store.conf.VotersOutgoing)+len(lead.store.conf.Learners) > 0 {
+	if !sameIDs(lead.store.Conf.Voters, voters) || len(lead.store.Conf.VotersOutgoing)+len(lead.store.Conf.Learners) > 0 {
 		return false
 	}
 	for i := range c.hosts {
@@ -396,7 +396,7 @@ func (c *hostCluster) describe() (text string) {
 			continue
 		}
 		text += fmt.Sprintf("\nnode %d: term %d, leads %v, serves %v, applied %d, log to %d, epoch %d, out %v, away %v, %v", firstNode+i,
-			g.raft.BasicStatus().GetTerm(), g.leader, g.serving, g.applied, g.store.last(), g.membership.epoch, g.membership.isOut(g), c.away[i], confText(g.store.conf))
+			g.raft.BasicStatus().GetTerm(), g.leader, g.serving, g.applied, g.store.Last(), g.membership.epoch, g.membership.isOut(g), c.away[i], confText(g.store.Conf))
 	}
 	return text + fmt.Sprintf("\nrow %+v", c.row)
 }

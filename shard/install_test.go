@@ -36,7 +36,7 @@ func TestFramesAfterASnapshot(t *testing.T) {
 	}
 	r.freeze = false
 	r.pass(spareFor)
-	if last := r.host.group(1).store.last(); last != index+count || !c.acknowledged(index+count) {
+	if last := r.host.group(1).store.Last(); last != index+count || !c.acknowledged(index+count) {
 		t.Errorf("the log ends at %d, want %d; acknowledged: %v", last, index+count, c.acknowledged(index+count))
 	}
 }
@@ -72,8 +72,8 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 			r.freeze = false
 			r.settle()
 			g := r.host.group(1)
-			if g.applied != index || g.store.last() != index || !c.acknowledged(index) {
-				t.Errorf("applied %d, the log ends at %d, want %d", g.applied, g.store.last(), index)
+			if g.applied != index || g.store.Last() != index || !c.acknowledged(index) {
+				t.Errorf("applied %d, the log ends at %d, want %d", g.applied, g.store.Last(), index)
 			}
 			for _, m := range c.sent {
 				if m.GetType() == pb.MsgAppResp && m.GetIndex() > index {
@@ -93,8 +93,8 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 			if err := r.open(); err != nil {
 				t.Fatal(err)
 			}
-			if g := r.host.group(1); g.applied != index || g.store.last() != index {
-				t.Errorf("after a restart: applied %d, the log ends at %d, want %d", g.applied, g.store.last(), index)
+			if g := r.host.group(1); g.applied != index || g.store.Last() != index {
+				t.Errorf("after a restart: applied %d, the log ends at %d, want %d", g.applied, g.store.Last(), index)
 			}
 		})
 	}
@@ -125,8 +125,8 @@ func TestCrashBeforeASnapshotsMark(t *testing.T) {
 		if err := r.open(); err != nil {
 			t.Fatal(err)
 		}
-		if g := r.host.group(1); g.applied != index || g.store.last() != last {
-			t.Fatalf("applied %d, want %d; the log ends at %d, want %d", g.applied, index, g.store.last(), last)
+		if g := r.host.group(1); g.applied != index || g.store.Last() != last {
+			t.Fatalf("applied %d, want %d; the log ends at %d, want %d", g.applied, index, g.store.Last(), last)
 		}
 		c.sent = nil
 	}
@@ -179,6 +179,6 @@ func TestDamagedSnapshotWithoutItsMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.open(); !Damaged(err) {
-		t.Errorf("it starts with entries up to %d, and acknowledged %d: %v", r.host.group(1).store.last(), index, err)
+		t.Errorf("it starts with entries up to %d, and acknowledged %d: %v", r.host.group(1).store.Last(), index, err)
 	}
 }

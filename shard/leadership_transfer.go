@@ -36,9 +36,9 @@ func (t *leadershipTransfer) toRemaining(r *replica) {
 	if t.to != 0 {
 		return
 	}
-	next := t.transfereeAmong(r, r.store.conf.Voters)
+	next := t.transfereeAmong(r, r.store.Conf.Voters)
 	if next == 0 {
-		next = t.anyTransferee(r, r.store.conf.Voters)
+		next = t.anyTransferee(r, r.store.Conf.Voters)
 	}
 	if next != 0 {
 		t.begin(r, next)
@@ -68,7 +68,7 @@ func (t *leadershipTransfer) transfereeWhere(r *replica, ids []uint64, may func(
 		if id == t.passedOver && r.w.now.Mono < t.passedOverUntil {
 			continue
 		}
-		if id != r.id && slices.Contains(r.store.conf.Voters, id) && may(nodeOf(id)) && r.membership.hasCaughtUp(r, id) && !r.compare.isWrong(r, id) {
+		if id != r.id && slices.Contains(r.store.Conf.Voters, id) && may(nodeOf(id)) && r.membership.hasCaughtUp(r, id) && !r.compare.isWrong(r, id) {
 			return id
 		}
 	}

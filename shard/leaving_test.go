@@ -20,7 +20,7 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	r.pass(time.Second)
 	g := r.host.group(1)
 	kind, id, transition := pb.ConfChangeRemoveNode, g.id, pb.ConfChangeTransitionJointExplicit
-	g.store.conf = g.raft.ApplyConfChange(&pb.ConfChangeV2{Transition: &transition, Changes: []*pb.ConfChangeSingle{{Type: &kind, NodeId: &id}}})
+	g.store.Conf = g.raft.ApplyConfChange(&pb.ConfChangeV2{Transition: &transition, Changes: []*pb.ConfChangeSingle{{Type: &kind, NodeId: &id}}})
 	last, _ := g.store.LastIndex()
 	c.sent = nil
 	p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "late", Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
@@ -64,7 +64,7 @@ func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 			before := clock.mono
 			c.until("seconds have passed", 5*time.Second, func() bool { return clock.mono-before >= 2*time.Second })
 		}
-		if conf := c.leader().host.group(1).store.conf; len(conf.Voters) != 3 {
+		if conf := c.leader().host.group(1).store.Conf; len(conf.Voters) != 3 {
 			t.Errorf("a vote was taken while one of the two others is down: %s", confText(conf))
 		}
 		c.open(2)

@@ -91,7 +91,7 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 	g, b := r.host.group(1), table.Batch{}
 	b.Reset(r.clock.wallMs, 1, 1)
 	b.Outcome(&table.Outcome{Handle: got[0].Handle, Seq: got[0].Timer.Seq, Fence: got[0].Timer.Fence, Kind: table.Ack})
-	last := g.store.last()
+	last := g.store.Last()
 	term, err := g.store.Term(last)
 	if err != nil {
 		t.Fatal(err)

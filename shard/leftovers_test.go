@@ -58,7 +58,7 @@ func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 		g := r.host.group(1)
 		tbl := table.New(1, 0)
 		m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(g.id), Term: new(g.term + 1),
-			Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(g.applied + 1000), Term: new(g.term + 1), ConfState: g.store.conf}}}
+			Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(g.applied + 1000), Term: new(g.term + 1), ConfState: g.store.Conf}}}
 		var err error
 		if in, err = r.host.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: tbl.Hash(), epoch: 1}), int64(len(state))); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 func (c *hostCluster) newest(i int) (level feature.Level) {
 	g := c.shard(i)
 	first, _ := g.store.FirstIndex()
-	entries, err := g.store.Entries(first, g.store.last()+1, 1<<30)
+	entries, err := g.store.Entries(first, g.store.Last()+1, 1<<30)
 	if err != nil {
 		panic(err)
 	}
@@ -221,7 +221,7 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 			t.Fatalf("it does not start: %v", err)
 		}
 		g := r.host.group(1)
-		if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil || g.store.last() < g.applied || !r.host.group(Meta).serving {
+		if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil || g.store.Last() < g.applied || !r.host.group(Meta).serving {
 			t.Fatalf("stopped: %v", g.stopped)
 		}
 		r.pass(time.Minute)

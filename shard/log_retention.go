@@ -117,7 +117,7 @@ func (w *worker) rewriteMarker(r *replica) {
 		return
 	}
 	r.written.dirty = true
-	w.append(appended{group: r, create: &record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.conf, Epoch: r.membership.epoch}, sync: true})
+	w.append(appended{group: r, create: &record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.Conf, Epoch: r.membership.epoch}, sync: true})
 }
 
 // mark writes the newest snapshot's mark and the hard state to the log, so that generations with

@@ -17,7 +17,7 @@ func TestLostEndOfALog(t *testing.T) {
 	c.leads()
 	r.add("a", time.Hour)
 	group := r.host.group(1)
-	last, term := group.store.last(), group.term
+	last, term := group.store.Last(), group.term
 	beat := func(commit uint64) {
 		m := heartbeat(term + 1)
 		m.Commit = &commit
@@ -41,7 +41,7 @@ func TestLostEndOnDisk(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", time.Hour)
-	last, term := r.host.group(1).store.last(), r.host.group(1).term
+	last, term := r.host.group(1).store.Last(), r.host.group(1).term
 	disk := r.fs.CrashClone(calm{}, memfs.CrashOptions{})
 	r.abort()
 	var cut bool
@@ -63,7 +63,7 @@ func TestLostEndOnDisk(t *testing.T) {
 	if err := r.open(); err != nil {
 		t.Fatalf("a torn tail is cut off, not refused: %v", err)
 	}
-	if got := r.host.group(1).store.last(); got >= last {
+	if got := r.host.group(1).store.Last(); got >= last {
 		t.Skipf("the last frame had nothing of the shard: entry %d of %d", got, last)
 	}
 	m := heartbeat(term + 1)
@@ -102,7 +102,7 @@ func TestHaltOutlivesTheProcess(t *testing.T) {
 	c.leads()
 	r.add("a", time.Hour)
 	m := heartbeat(r.host.group(1).term + 1)
-	m.Commit = new(r.host.group(1).store.last() + 1)
+	m.Commit = new(r.host.group(1).store.Last() + 1)
 	said := len(c.sent)
 	c.say(1, m)
 	r.turn()

@@ -48,5 +48,5 @@ func (r *replica) noteLowDisks(low []timer.LowDiskError) {
 // is not complete.
 func (m *membership) hasVoter(r *replica, node uint64) bool {
 	of := func(id uint64) bool { return nodeOf(id) == node }
-	return slices.ContainsFunc(r.store.conf.Voters, of) || slices.ContainsFunc(r.store.conf.VotersOutgoing, of)
+	return slices.ContainsFunc(r.store.Conf.Voters, of) || slices.ContainsFunc(r.store.Conf.VotersOutgoing, of)
 }

@@ -49,8 +49,8 @@ type membership struct {
 // leader. It needs a heartbeat only to get again what was lost, and while the members change: one
 // that is to vote must be seen to be there.
 func (m *membership) withholds(r *replica, beat *pb.Message) bool {
-	if beat.GetType() != pb.MsgHeartbeat || r.shard != Meta || !m.row.Settled || slices.Contains(r.store.conf.Voters, beat.GetTo()) ||
-		slices.Contains(r.store.conf.VotersOutgoing, beat.GetTo()) {
+	if beat.GetType() != pb.MsgHeartbeat || r.shard != Meta || !m.row.Settled || slices.Contains(r.store.Conf.Voters, beat.GetTo()) ||
+		slices.Contains(r.store.Conf.VotersOutgoing, beat.GetTo()) {
 		return false
 	}
 	now := r.w.now.Mono
@@ -77,7 +77,7 @@ func (m *membership) reconcile(r *replica) {
 			r.transfer.begin(r, next)
 		}
 	}
-	if m.row.Epoch == 0 || m.row.Epoch < m.epoch || r.transfer.to != 0 || len(r.store.conf.VotersOutgoing) > 0 || r.w.now.Mono < m.until {
+	if m.row.Epoch == 0 || m.row.Epoch < m.epoch || r.transfer.to != 0 || len(r.store.Conf.VotersOutgoing) > 0 || r.w.now.Mono < m.until {
 		return
 	}
 	voters, learners := m.wanted()
@@ -90,7 +90,7 @@ func (m *membership) reconcile(r *replica) {
 		m.until = r.w.now.Mono + confLimit
 		_ = r.raft.ProposeConfChange(cc) // refused while another is under way; tried again later
 		r.w.touch(r)
-	case !sameIDs(voters, r.store.conf.Voters) || !sameIDs(learners, r.store.conf.Learners):
+	case !sameIDs(voters, r.store.Conf.Voters) || !sameIDs(learners, r.store.Conf.Learners):
 	case !m.row.Settled:
 		if r.w.now.Mono >= m.settledAt && m.isKnown(r) {
 			m.settledAt = r.w.now.Mono + settledEach
@@ -107,16 +107,16 @@ func (m *membership) reconcile(r *replica) {
 // longest: it would refuse its vote to the remaining voters, which may still count it, and could
 // not be a candidate itself.
 func (m *membership) leaves(r *replica) bool {
-	return len(r.store.conf.Voters) > 0 && !slices.Contains(r.store.conf.Voters, r.id)
+	return len(r.store.Conf.Voters) > 0 && !slices.Contains(r.store.Conf.Voters, r.id)
 }
 
 // isOut reports that this replica has applied the change that took its vote. A new replica may not
 // have applied the change that adds it yet.
 func (m *membership) isOut(r *replica) bool {
-	return m.leaves(r) && !slices.Contains(r.store.conf.VotersOutgoing, r.id) && (m.learns(r) || m.epoch >= epochOf(r.id))
+	return m.leaves(r) && !slices.Contains(r.store.Conf.VotersOutgoing, r.id) && (m.learns(r) || m.epoch >= epochOf(r.id))
 }
 
-func (m *membership) learns(r *replica) bool { return slices.Contains(r.store.conf.Learners, r.id) }
+func (m *membership) learns(r *replica) bool { return slices.Contains(r.store.Conf.Learners, r.id) }
 
 // sendCommitHint answers a pre-vote request with this replica's commit index, which covers at least
 // the change that removed it. A candidate that has not applied the change still counts this
@@ -137,7 +137,7 @@ func (m *membership) sendCommitHint(r *replica, ask *pb.Message) {
 		// election, so candidates that can win without this replica get the other periods.
 		return
 	}
-	last := r.store.last()
+	last := r.store.Last()
 	term, err := r.store.Term(last)
 	if err != nil || ask.GetLogTerm() > term || ask.GetLogTerm() == term && ask.GetIndex() >= last {
 		return // the candidate gets the vote
@@ -162,7 +162,7 @@ func (m *membership) sendCommitHint(r *replica, ask *pb.Message) {
 // voters that the assignment removes, because these would return it.
 func (m *membership) stayers(r *replica) []uint64 {
 	if m.row.Epoch == 0 || m.row.Epoch < m.epoch {
-		return r.store.conf.Voters // the assignment is older than the membership
+		return r.store.Conf.Voters // the assignment is older than the membership
 	}
 	voters, _ := m.wanted()
 	return voters
@@ -183,7 +183,7 @@ func (m *membership) wanted() (voters, learners []uint64) {
 // is none now. A new voter is added as a learner first. Once it has caught up, one joint change
 // gives it its vote and removes the replicas that are no longer wanted.
 func (m *membership) nextChange(r *replica, voters, learners []uint64) *pb.ConfChangeV2 {
-	conf := r.store.conf
+	conf := r.store.Conf
 	cc := &pb.ConfChangeV2{}
 	change := func(kind pb.ConfChangeType, id uint64) {
 		cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: &kind, NodeId: &id})
@@ -287,7 +287,7 @@ func (m *membership) apply(r *replica, e *pb.Entry) error {
 		}
 		m.epoch = uint32(epoch)
 	}
-	r.store.conf = r.raft.ApplyConfChange(cc)
+	r.store.Conf = r.raft.ApplyConfChange(cc)
 	r.noteLowDisks(r.w.host.lowDisks())
 	m.index, m.until = e.GetIndex(), 0
 	return nil
@@ -329,11 +329,11 @@ func (m *membership) isKnown(r *replica) bool {
 	}
 	knows := 0
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if pr.Match >= m.known.index && slices.Contains(r.store.conf.Voters, id) {
+		if pr.Match >= m.known.index && slices.Contains(r.store.Conf.Voters, id) {
 			knows++
 		}
 	})
-	return 2*knows > len(r.store.conf.Voters)
+	return 2*knows > len(r.store.Conf.Voters)
 }
 
 func sameIDs(a, b []uint64) bool {
@@ -345,7 +345,7 @@ func sameIDs(a, b []uint64) bool {
 
 // all returns all replicas of the group in ascending order, each once.
 func (m *membership) all(r *replica) []uint64 {
-	conf := r.store.conf
+	conf := r.store.Conf
 	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -59,6 +59,16 @@ const (
 	mostUncommitted  = 64 << 20
 )
 
+// Bounds on the applied entries that a group with followers keeps in memory.
+const (
+	// retainBytes is the default of Config.RetainBytes. Every replica keeps so much for followers
+	// that were away for a moment, since it may be the next leader.
+	retainBytes = 4 << 20
+	// A leader keeps up to laggards times as much for followers that are active but behind. Beyond
+	// that it sends them a snapshot.
+	laggards = 16
+)
+
 // share returns 1/parts of the memory limit, or most if that is less.
 func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit/parts, most) }
 
@@ -111,8 +121,8 @@ func (w *worker) kept() (least, most int) {
 
 // countEntries updates the worker's count of the memory that a group's log holds.
 func (w *worker) countEntries(r *replica) {
-	w.held.entries += r.store.held() - r.turn.counted
-	r.turn.counted = r.store.held()
+	w.held.entries += r.store.Held() - r.turn.counted
+	r.turn.counted = r.store.Held()
 }
 
 // holds returns the memory of the worker's groups, without received states that are being read back

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/shard/raftlog"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -176,8 +177,8 @@ func TestMemoryForASlowFollower(t *testing.T) {
 		for range 150 {
 			put()
 		}
-		if g.store.bytes() < 1<<20 {
-			t.Errorf("%d bytes of entries are kept for a follower that is behind, and there is room", g.store.bytes())
+		if g.store.Bytes() < 1<<20 {
+			t.Errorf("%d bytes of entries are kept for a follower that is behind, and there is room", g.store.Bytes())
 		}
 		r.host.cfg.MemoryLimit = shardOf(g).table.MemoryBytes() + 200<<10
 		c.tick()
@@ -281,7 +282,7 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 	message := func(at uint64, size int) []byte {
 		e := emptyEntries(at, 1, 5)
 		e[0].Data = make([]byte, size)
-		return appendMessage(nil, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(5)),
+		return raftlog.AppendMessage(nil, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(5)),
 			LogTerm: &g.appliedTerm, Index: new(at - 1), Entries: e, Commit: new(uint64(0))})
 	}
 	frame := make([]byte, 0, 2<<20)
@@ -312,7 +313,15 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 	}
 	r.freeze = false
 	r.settle()
-	if n := g.store.tail.len(); n == 0 || g.store.tail.at(n-1).size != 100 {
-		t.Fatalf("%d entries have come", n)
+	if list := storedIn(r.t, g.store); len(list) == 0 || len(list[len(list)-1].Data) != 100 {
+		t.Fatalf("%d entries have come", len(list))
 	}
+}
+
+// emptyEntries returns n entries without data.
+func emptyEntries(from, n, term uint64) (list []*pb.Entry) {
+	for i := range n {
+		list = append(list, &pb.Entry{Index: new(from + i), Term: &term})
+	}
+	return list
 }

@@ -61,8 +61,8 @@ func withMetaLearner(t *testing.T) (*hostHarness, *fakePeers) {
 		cfg.Meta = &row
 	})
 	g := r.host.group(Meta)
-	if len(g.store.conf.Learners) != 1 {
-		t.Fatalf("the meta group has the learners %x, want one", g.store.conf.Learners)
+	if len(g.store.Conf.Learners) != 1 {
+		t.Fatalf("the meta group has the learners %x, want one", g.store.Conf.Learners)
 	}
 	for n := 0; !g.serving; n++ {
 		if n > 100 {
@@ -121,8 +121,8 @@ func TestMetaLearnerGetsWhatWasLost(t *testing.T) {
 	}
 	g := r.host.group(Meta)
 	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if nodeOf(id) == 10 && pr.Match != g.store.last() {
-			t.Errorf("the learner has entries up to %d, want %d", pr.Match, g.store.last())
+		if nodeOf(id) == 10 && pr.Match != g.store.Last() {
+			t.Errorf("the learner has entries up to %d, want %d", pr.Match, g.store.Last())
 		}
 	})
 }

@@ -109,7 +109,7 @@ func (p *pair) removes(learns bool) {
 		})
 	}
 	p.until("the change is on both disks", func() bool { return hasChange(p.shard(0)) && hasChange(p.shard(1)) })
-	if a, b := len(p.shard(0).store.conf.Voters), len(p.shard(1).store.conf.Voters); a != 2 || b != 2 {
+	if a, b := len(p.shard(0).store.Conf.Voters), len(p.shard(1).store.Conf.Voters); a != 2 || b != 2 {
 		r.t.Fatalf("%d and %d voters: it was applied", a, b)
 	}
 }
@@ -119,8 +119,8 @@ func (p *pair) removes(learns bool) {
 func (p *pair) isOutAhead() {
 	p.stands[0].t.Helper()
 	a, b := p.shard(0), p.shard(1)
-	if !b.membership.isOut(b) || b.leader || len(a.store.conf.Voters) != 2 || b.store.last() <= a.store.last() {
-		p.stands[0].t.Fatalf("node 7: voters %d, log to %d; node 8: voters %d, log to %d, leads %v", a.store.conf.Voters, a.store.last(), b.store.conf.Voters, b.store.last(), b.leader)
+	if !b.membership.isOut(b) || b.leader || len(a.store.Conf.Voters) != 2 || b.store.Last() <= a.store.Last() {
+		p.stands[0].t.Fatalf("node 7: voters %d, log to %d; node 8: voters %d, log to %d, leads %v", a.store.Conf.Voters, a.store.Last(), b.store.Conf.Voters, b.store.Last(), b.leader)
 	}
 }
 
@@ -155,7 +155,7 @@ func killedAhead(t *testing.T, learns bool) {
 	a.rows = nil
 	p.isOutAhead()
 	p.until("who stays leads", func() bool { return p.shard(0).serving })
-	p.until("it is alone", func() bool { return slices.Equal(p.shard(0).store.conf.Voters, []uint64{ReplicaID(7, 1)}) })
+	p.until("it is alone", func() bool { return slices.Equal(p.shard(0).store.Conf.Voters, []uint64{ReplicaID(7, 1)}) })
 	a.abort()
 	p.stands[1].abort()
 }
@@ -205,7 +205,7 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 	p.until("who goes is out", func() bool { return p.shard(1).membership.isOut(p.shard(1)) })
 	g := p.shard(1)
 	// The log of node 8 has an entry that it has not applied.
-	g.store.append([]*pb.Entry{{Term: new(g.appliedTerm), Index: new(g.store.last() + 1)}})
+	g.store.Append([]*pb.Entry{{Term: new(g.appliedTerm), Index: new(g.store.Last() + 1)}})
 	for _, test := range []struct {
 		last, word uint64
 	}{{g.membership.index - 1, 0}, {g.membership.index, g.membership.index}} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"carillon/shard/raftlog"
 	"carillon/timer"
 
 	"go.etcd.io/raft/v3"
@@ -73,7 +74,7 @@ func (w *worker) open(node uint64, kind byte, id timer.ShardID, entries int) *ou
 	if len(o.frame) == 0 {
 		o.frame = append(make([]byte, 0, min(max(o.usual, 64), frameFlush)+entries), frameVersion)
 	} else if entries > 0 {
-		o.frame = slices.Grow(o.frame, entries+messageHead)
+		o.frame = slices.Grow(o.frame, entries+raftlog.MessageHead)
 	}
 	o.entries += entries
 	o.frame = append(o.frame, kind)
@@ -111,9 +112,9 @@ func (r *replica) send(m *pb.Message) {
 }
 
 func (r *replica) sendNow(m *pb.Message) {
-	o := r.w.open(nodeOf(m.GetTo()), raftMessage, r.shard, entriesRoom(m))
+	o := r.w.open(nodeOf(m.GetTo()), raftMessage, r.shard, raftlog.EntriesRoom(m))
 	body := len(o.frame)
-	o.frame = appendMessage(o.frame, m)
+	o.frame = raftlog.AppendMessage(o.frame, m)
 	o.close(r.w, body)
 }
 
@@ -188,7 +189,7 @@ func (f *peerFrame) ownEntries() {
 }
 
 func (m *peerMessage) hasEntries() bool {
-	return m.kind == raftMessage && len(m.body) > 1 && m.body[1]&messageEntries != 0
+	return m.kind == raftMessage && raftlog.HasEntries(m.body)
 }
 
 func (w *worker) takeFrame(f *peerFrame) {
@@ -232,7 +233,7 @@ func (f *peerFrame) handle(w *worker) {
 
 // hear handles a raft message from a peer.
 func (r *replica) hear(from uint64, body []byte) {
-	m, err := decodeMessage(body)
+	m, err := raftlog.DecodeMessage(body)
 	if err != nil || r.raft == nil || m.GetTo() != r.id || nodeOf(m.GetFrom()) != from || !mayCome(m.GetType()) {
 		return
 	}
@@ -257,11 +258,11 @@ func (r *replica) hear(from uint64, body []byte) {
 // replica may have lost a vote, and entries that were counted for a majority, so it must stop.
 // Raft itself would panic.
 func (r *replica) hasLost(m *pb.Message) bool {
-	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < r.term || m.GetCommit() <= r.store.last() {
+	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < r.term || m.GetCommit() <= r.store.Last() {
 		return false
 	}
 	r.w.host.halt(&HaltError{LostEnd, fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged",
-		r.shard, m.GetCommit(), r.store.last())})
+		r.shard, m.GetCommit(), r.store.Last())})
 	return true
 }
 

@@ -63,7 +63,7 @@ func (r *reads) ask(g *replica) {
 // it takes a voter some hundred nanoseconds, and all of one turn to one node leave in one frame.
 func (r *reads) askVoters(g *replica) {
 	r.askedAt = g.w.now.Mono
-	for _, voters := range [2][]uint64{g.store.conf.Voters, g.store.conf.VotersOutgoing} {
+	for _, voters := range [2][]uint64{g.store.Conf.Voters, g.store.Conf.VotersOutgoing} {
 		for _, id := range voters {
 			if id != g.id && r.confirmed[id] < r.last {
 				g.sendTerm(nodeOf(id), termQuestion, id, g.term, r.last)
@@ -115,7 +115,7 @@ func (r *reads) answered(g *replica, voter, number uint64) {
 
 // confirm handles the answers of a majority: this node led when it asked. some: there was one.
 func (r *reads) confirm(g *replica) (some bool) {
-	conf := g.store.conf
+	conf := g.store.Conf
 	for len(r.asked) > 0 && r.most(g, conf.Voters) && (len(conf.VotersOutgoing) == 0 || r.most(g, conf.VotersOutgoing)) {
 		b := &r.asked[0]
 		for _, rd := range b.reads {

@@ -13,6 +13,7 @@ import (
 	"carillon/internal/feature"
 	"carillon/internal/placement"
 	"carillon/internal/vfs"
+	"carillon/shard/raftlog"
 	"carillon/shard/record"
 	"carillon/wal"
 )
@@ -191,7 +192,7 @@ func (f snapshotFiles) readSnapshot(r *replica, name string) error {
 // place sets the replica and the start of its log for this node.
 func (r *replica) place(m record.Mark) {
 	r.id, r.applied, r.appliedTerm, r.membership.epoch = m.Replica, m.Index, m.Term, m.Epoch
-	r.store.reset(m.Index, m.Term, m.Conf)
+	r.store.Reset(m.Index, m.Term, m.Conf)
 }
 
 func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
@@ -305,7 +306,7 @@ func (r *recovery) commit(index uint64) {
 		}
 		g.applied, g.appliedTerm = e.Index, e.Term
 		g.tellApplied(g.applied)
-		r.bytes += len(e.Data) + entryOverhead
+		r.bytes += len(e.Data) + raftlog.EntryOverhead
 	}
 	r.trim()
 }
@@ -314,13 +315,13 @@ func (r *recovery) commit(index uint64) {
 // without learners keeps none.
 func (r *recovery) trim() {
 	g, keep := r.group, r.group.w.host.retained()
-	if g.soleVoter() && len(g.store.conf.Learners) == 0 {
+	if g.soleVoter() && len(g.store.Conf.Learners) == 0 {
 		keep = 0
 	}
 	for ; r.bytes > keep; r.first++ {
 		e := &r.log[r.first]
-		r.bytes -= len(e.Data) + entryOverhead
-		g.store.offset, g.store.offsetTerm = e.Index, e.Term
+		r.bytes -= len(e.Data) + raftlog.EntryOverhead
+		g.store.Reset(e.Index, e.Term, g.store.Conf)
 		e.Data = nil
 	}
 	if r.first > len(r.log)/2 { // not at each commit: far more may be kept than was added
@@ -394,18 +395,18 @@ func (r *recovery) finish() error {
 	for _, e := range r.log[r.first:] {
 		ents = append(ents, &pb.Entry{Index: &e.Index, Term: &e.Term, Type: &e.Type, Data: e.Data})
 	}
-	if !g.store.append(ents) {
+	if !g.store.Append(ents) {
 		return damageError{fmt.Errorf("shard %d: the log has a gap behind entry %d", g.shard, g.applied)}
 	}
-	if r.hard.Commit > g.store.last() {
+	if r.hard.Commit > g.store.Last() {
 		return damageError{fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
-			g.shard, r.hard.Commit, g.store.last())}
+			g.shard, r.hard.Commit, g.store.Last())}
 	}
 	g.written.hard = r.hard
-	g.written.end = g.store.last()
-	g.store.snapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
+	g.written.end = g.store.Last()
+	g.store.OfferSnapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
 	g.membership.index = g.applied // at the latest: earlier changes are in the membership
-	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
+	g.store.Hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	g.files.trim()
 	if r.alien || unlogged {
 		// The process before ended between saving a snapshot and logging its mark. The commit index

@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/raftlog"
 	"carillon/shard/record"
 	"carillon/wal"
 )
@@ -15,7 +16,7 @@ import (
 func newRecovery(retain int) *recovery {
 	w := &worker{host: &Host{cfg: Config{RetainBytes: retain, MemoryLimit: math.MaxInt64}}}
 	w.host.groups.Store(&[]*replica{nil})
-	g := &replica{shard: 1, w: w, store: &storage{}}
+	g := &replica{shard: 1, w: w, store: &raftlog.Storage{}}
 	g.place(record.Mark{Replica: 1, Index: foundingIndex, Term: foundingTerm, Conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
 	return &recovery{group: g}
 }
@@ -66,7 +67,7 @@ func TestReplayTakesTimeByEntry(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("%d commits took %v", entries, took)
 	}
-	const kept = retainBytes / entryOverhead
+	const kept = retainBytes / raftlog.EntryOverhead
 	if first, last, applied := r.held(); first != entries-kept+1 || last != entries || applied != kept {
 		t.Errorf("entries %d to %d are held, %d of them applied; want the last %d", first, last, applied, kept)
 	}
@@ -75,15 +76,15 @@ func TestReplayTakesTimeByEntry(t *testing.T) {
 // TestReplayKeepsWhatFollowersMayLack: replay keeps all unapplied entries, and the newest applied
 // ones up to the bound. Raft's log begins with the first entry kept.
 func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
-	r := newRecovery(10 * entryOverhead)
+	r := newRecovery(10 * raftlog.EntryOverhead)
 	check := func(wantFirst, wantLast uint64, wantApplied int) {
 		t.Helper()
 		first, last, applied := r.held()
 		if first != wantFirst || last != wantLast || applied != wantApplied {
 			t.Errorf("entries %d to %d are held, %d of them applied; want %d to %d, %d", first, last, applied, wantFirst, wantLast, wantApplied)
 		}
-		if s := r.group.store; s.offset != wantFirst-1 || s.offset > foundingIndex && s.offsetTerm != 1 {
-			t.Errorf("raft's log begins behind entry %d of term %d, want %d", s.offset, s.offsetTerm, wantFirst-1)
+		if s := r.group.store; s.Offset != wantFirst-1 || s.Offset > foundingIndex && s.OffsetTerm != 1 {
+			t.Errorf("raft's log begins behind entry %d of term %d, want %d", s.Offset, s.OffsetTerm, wantFirst-1)
 		}
 	}
 	r.feed(t, 2, 8, 1, false)
@@ -109,11 +110,11 @@ func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 // TestReplayKeepsNothingOfASoleVoter: a sole voter has no followers to keep applied entries for.
 func TestReplayKeepsNothingOfASoleVoter(t *testing.T) {
 	r := newRecovery(retainBytes)
-	r.group.store.conf = &pb.ConfState{Voters: []uint64{1}}
+	r.group.store.Conf = &pb.ConfState{Voters: []uint64{1}}
 	r.feed(t, 2, 1000, 1, true)
 	r.feed(t, 1001, 1002, 1, false)
-	if first, last, applied := r.held(); first != 1001 || last != 1002 || applied != 0 || r.group.store.offset != 1000 {
-		t.Errorf("entries %d to %d are held, %d of them applied; raft's log begins behind %d", first, last, applied, r.group.store.offset)
+	if first, last, applied := r.held(); first != 1001 || last != 1002 || applied != 0 || r.group.store.Offset != 1000 {
+		t.Errorf("entries %d to %d are held, %d of them applied; raft's log begins behind %d", first, last, applied, r.group.store.Offset)
 	}
 }
 

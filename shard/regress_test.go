@@ -88,7 +88,7 @@ func (c *fakePeers) arrive(term, index uint64) {
 	t, h := c.r.t, c.r.host
 	t.Helper()
 	tbl := table.New(1, 0)
-	conf := h.group(1).store.conf
+	conf := h.group(1).store.Conf
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}}
 	state := image(tbl)
@@ -183,7 +183,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	g := r.host.group(1)
 	tbl := table.New(1, 0)
-	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: tbl.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.id, Index: 40, Term: 5, Conf: g.store.conf})}
+	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: tbl.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.id, Index: 40, Term: 5, Conf: g.store.Conf})}
 	w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), meta)
 	if err == nil {
 		_, err = bytes.NewReader(image(tbl)).WriteTo(w)
@@ -195,7 +195,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.snapshots.send(g, &pb.Message{Type: pb.MsgSnap.Enum(), From: &g.id, To: new(ReplicaID(8, 1)), Term: new(uint64(5)),
-		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(40)), Term: new(uint64(5)), ConfState: g.store.conf}}})
+		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(40)), Term: new(uint64(5)), ConfState: g.store.Conf}}})
 	if len(c.streams) != 1 {
 		t.Fatalf("%d streams", len(c.streams))
 	}
@@ -312,8 +312,8 @@ func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
 	r.host.Cordon(true)
 	r.host.Place([]Assignment{r.rows[0], {Group: 1, Epoch: 2, Members: r.rows[1].Members[:2]}})
 	r.pass(time.Second)
-	if g := r.host.group(1); len(g.store.conf.Voters) != 2 || !g.leader {
-		t.Errorf("the row is not followed: voters %x, leads %v", g.store.conf.Voters, g.leader)
+	if g := r.host.group(1); len(g.store.Conf.Voters) != 2 || !g.leader {
+		t.Errorf("the row is not followed: voters %x, leads %v", g.store.Conf.Voters, g.leader)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 	r.host.Place([]Assignment{r.rows[0], {Group: 1, Epoch: 2, Members: append([]Member{fresh}, r.rows[1].Members[1:]...)}})
 	r.pass(3 * time.Second)
 	if to := c.toldToCampaign(); len(to) == 0 || to[0] != 10 {
-		t.Errorf("%v are told to take over, voters %x", to, r.host.group(1).store.conf.Voters)
+		t.Errorf("%v are told to take over, voters %x", to, r.host.group(1).store.Conf.Voters)
 	}
 }
 
@@ -399,8 +399,8 @@ func TestOwnResponseAfterRemoval(t *testing.T) {
 		c.say(1, &pb.Message{Type: pb.MsgAppResp.Enum(), From: new(ReplicaID(node, 1)), To: &me, Term: &g.term, Index: &going})
 	}
 	turns()
-	if len(g.store.conf.Voters) != 2 {
-		t.Fatalf("the change is not applied: %v", g.store.conf)
+	if len(g.store.Conf.Voters) != 2 {
+		t.Fatalf("the change is not applied: %v", g.store.Conf)
 	}
 	r.freeze = false
 	turns()

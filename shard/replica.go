@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/raftlog"
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -29,7 +30,7 @@ type replica struct {
 	w       *worker
 	id      uint64 // its id; 0: this node has none
 	raft    *raft.RawNode
-	store   *storage
+	store   *raftlog.Storage
 	machine machine // a shard of timers, or the meta group
 	public  replicaPublic
 
@@ -104,7 +105,7 @@ func (r *replica) newRaft() error {
 
 // soleVoter reports whether this replica is the only voter. It can then campaign at once.
 func (r *replica) soleVoter() bool {
-	return len(r.store.conf.Voters) == 1 && r.store.conf.Voters[0] == r.id && len(r.store.conf.VotersOutgoing) == 0
+	return len(r.store.Conf.Voters) == 1 && r.store.Conf.Voters[0] == r.id && len(r.store.Conf.VotersOutgoing) == 0
 }
 
 // work is the group's part of a turn.
@@ -241,8 +242,8 @@ func (r *replica) durable(a *appended, pos wal.Position) {
 		r.files.created, r.files.hardGen, r.files.restating = pos.Gen, pos.Gen, false
 	}
 	if len(a.entries) > 0 {
-		if !r.store.append(a.entries) {
-			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", r.shard, a.entries[0].GetIndex(), r.store.last()))
+		if !r.store.Append(a.entries) {
+			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", r.shard, a.entries[0].GetIndex(), r.store.Last()))
 		}
 		r.files.wrote(pos.Gen, a.entries)
 	}

@@ -39,7 +39,7 @@ func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 		r.settle()
 		has := func() bool {
 			g := r.host.group(1)
-			return g.id == ReplicaID(7, 1) && g.applied == foundingIndex && g.store.last() == foundingIndex+1
+			return g.id == ReplicaID(7, 1) && g.applied == foundingIndex && g.store.Last() == foundingIndex+1
 		}
 		if !has() {
 			t.Fatal("the entry has not arrived")

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/raftlog"
 	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
@@ -51,7 +52,7 @@ func (s *snapshots) offer(r *replica) (*pb.Snapshot, error) {
 	if r.wrong.why != nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	if !f.sendable() || f.newest < r.store.offset || f.newest < r.membership.index {
+	if !f.sendable() || f.newest < r.store.Offset || f.newest < r.membership.index {
 		s.wanted = true
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
@@ -142,24 +143,24 @@ func appendTransferHeader(b []byte, s *transferHeader) []byte {
 	b = append(b, transferVersion)
 	b = binary.LittleEndian.AppendUint64(b, s.hash)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.group)), uint64(s.epoch))
-	return appendMessage(b, s.message)
+	return raftlog.AppendMessage(b, s.message)
 }
 
 func decodeTransferHeader(b []byte) (*transferHeader, error) {
 	if len(b) == 0 || b[0] != transferVersion {
-		return nil, errMessage
+		return nil, raftlog.ErrMessage
 	}
 	r := record.Read(b[1:])
 	s := &transferHeader{hash: r.U64(), group: timer.ShardID(r.Number(1<<32-1, "group")), epoch: uint32(r.Number(1<<32-1, "epoch"))}
 	if r.Fault != "" {
-		return nil, errMessage
+		return nil, raftlog.ErrMessage
 	}
 	var err error
-	if s.message, err = decodeMessage(r.Rest); err != nil {
+	if s.message, err = raftlog.DecodeMessage(r.Rest); err != nil {
 		return nil, err
 	}
 	if s.message.GetType() != pb.MsgSnap || s.message.Snapshot == nil {
-		return nil, errMessage
+		return nil, raftlog.ErrMessage
 	}
 	return s, nil
 }
@@ -173,7 +174,7 @@ func (f snapshotFiles) Receive(from uint64, header []byte, size int64) (*Incomin
 	}
 	s, err := decodeTransferHeader(header)
 	if err != nil || int(s.group) >= len(f.h.all()) || nodeOf(s.message.GetFrom()) != from {
-		return nil, fmt.Errorf("shard: snapshot stream: %w", errMessage)
+		return nil, fmt.Errorf("shard: snapshot stream: %w", raftlog.ErrMessage)
 	}
 	if nodeOf(s.message.GetTo()) != f.h.cfg.Node {
 		return nil, fmt.Errorf("shard: snapshot stream: it is for node %d", nodeOf(s.message.GetTo()))

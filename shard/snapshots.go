@@ -145,7 +145,7 @@ func (w *worker) beginSnapshot(r *replica) {
 	}
 	r.snapshots.wanted = false
 	run := &snapshotRun{group: r, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
-	run.mark = record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.conf, Epoch: r.membership.epoch}
+	run.mark = record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.Conf, Epoch: r.membership.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(r.shard), Index: r.applied, Term: r.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
 	run.state = r.machine.save()
 	run.meta.Hash = run.state.Hash()

@@ -160,7 +160,7 @@ func TestLoadersGiveOneState(t *testing.T) {
 				got := ""
 				for _, g := range s.host.all() {
 					f := &g.files
-					got += fmt.Sprintln(g.shard, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.last())
+					got += fmt.Sprintln(g.shard, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.Last())
 					if tbl := s.host.Table(g.shard); tbl != nil {
 						got += fmt.Sprintf("%x %x\n", tbl.Hash(), image(tbl))
 					}

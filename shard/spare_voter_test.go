@@ -54,8 +54,8 @@ func TestSpareVoterJoinsAFrame(t *testing.T) {
 	c.appendFrom(9, 0)
 	// One frame for the new term of the meta group, which has the waiting entries too, and one for
 	// its entry.
-	if got := r.observer.frames - frames; got != 2 || r.host.group(1).store.last() != index || r.host.group(0).store.last() != index {
-		t.Fatalf("%d more frames, want 2; the logs end at %d and %d", got, r.host.group(1).store.last(), r.host.group(0).store.last())
+	if got := r.observer.frames - frames; got != 2 || r.host.group(1).store.Last() != index || r.host.group(0).store.Last() != index {
+		t.Fatalf("%d more frames, want 2; the logs end at %d and %d", got, r.host.group(1).store.Last(), r.host.group(0).store.Last())
 	}
 }
 
@@ -79,7 +79,7 @@ func TestNobodyIsSpareInAChange(t *testing.T) {
 		{&pb.ConfState{Voters: []uint64{leader, other(9), other(10), own, other(12)}}, true},
 		{&pb.ConfState{Voters: []uint64{own, other(9), other(10), other(11)}}, false}, // its leader has gone
 	} {
-		if g.store.conf = test.conf; g.membership.spare(g) != test.spare {
+		if g.store.Conf = test.conf; g.membership.spare(g) != test.spare {
 			t.Errorf("%s: spare %v", confText(test.conf), !test.spare)
 		}
 	}

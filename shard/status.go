@@ -119,11 +119,11 @@ func (r *replica) status() GroupStatus {
 	basic := r.raft.BasicStatus()
 	s.Replica, s.Leader, s.Leads, s.Term = r.id, nodeOf(basic.Lead), r.leader, basic.GetTerm()
 	s.Applied, s.Compared = r.applied, r.compare.last
-	s.Voters, s.Learners, s.Joint = r.store.conf.Voters, r.store.conf.Learners, len(r.store.conf.VotersOutgoing) > 0
+	s.Voters, s.Learners, s.Joint = r.store.Conf.Voters, r.store.Conf.Learners, len(r.store.Conf.VotersOutgoing) > 0
 	r.machine.status(&s)
 	if r.leader {
 		s.Behind = map[uint64]uint64{}
-		last := r.store.last()
+		last := r.store.Last()
 		r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 			if id == r.id || pr.RecentActive {
 				s.Behind[id] = last - min(pr.Match, last)

@@ -74,8 +74,7 @@ func (d driver) Memory() (counted int64, held Memory) {
 		m := w.holds()
 		m.Entries -= int64(w.held.entries)
 		for _, r := range w.groups {
-			r.store.tail.check()
-			m.Entries += int64(r.store.tail.recount())
+			m.Entries += int64(r.store.Recount())
 		}
 		held.add(&m)
 	}
@@ -228,7 +227,7 @@ func (d driver) Progress(id timer.ShardID) Progress {
 	r := d.h.group(id)
 	if r.raft == nil {
 		if r.stopped != nil {
-			return Progress{Replica: r.id, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Applied: r.applied, Last: r.store.last(), Epoch: r.membership.epoch, Stopped: r.stopped}
+			return Progress{Replica: r.id, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Applied: r.applied, Last: r.store.Last(), Epoch: r.membership.epoch, Stopped: r.stopped}
 		}
 		return Progress{}
 	}
@@ -237,10 +236,10 @@ func (d driver) Progress(id timer.ShardID) Progress {
 	if s, ok := r.machine.(*timerShard); ok && s.scheduler.Leads() {
 		zoneless = s.scheduler.InUnknownZones()
 	}
-	lastTerm, _ := r.store.Term(r.store.last()) // always known
+	lastTerm, _ := r.store.Term(r.store.Last()) // always known
 	return Progress{
 		AppliedTerm: r.appliedTerm, LastTerm: lastTerm, Wrong: r.wrong.why, Installs: r.snapshots.installs, Compared: r.compare.last,
-		Replica: r.id, Term: r.term, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Leads: r.leader, Serves: r.serving, Applied: r.applied, Last: r.store.last(), Epoch: r.membership.epoch,
+		Replica: r.id, Term: r.term, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Leads: r.leader, Serves: r.serving, Applied: r.applied, Last: r.store.Last(), Epoch: r.membership.epoch,
 		ConfIndex: r.membership.index, Late: r.turn.late, Leaves: leaves, Out: leaves && r.membership.isOut(r), Proposed: r.pipeline.number, Pipelined: len(r.pipeline.proposals), CommitHintsSent: r.membership.hintsSent,
 		InUnknownZones: zoneless,
 	}

@@ -121,7 +121,7 @@ func (e *election) asked(r *replica, ask *pb.Message) {
 	if ask.GetType() != pb.MsgPreVote || e.at == 0 {
 		return
 	}
-	last := r.store.last()
+	last := r.store.Last()
 	if term, err := r.store.Term(last); err == nil && (ask.GetLogTerm() < term || ask.GetLogTerm() == term && ask.GetIndex() < last) {
 		e.at = min(e.at, r.w.now.Mono)
 	}

@@ -1,4 +1,4 @@
-package shard
+package raftlog
 
 import (
 	"testing"
@@ -21,8 +21,8 @@ func BenchmarkRaftMessage(b *testing.B) {
 			var buf []byte
 			for b.Loop() {
 				for _, m := range both {
-					buf = appendMessage(buf[:0], m)
-					if _, err := decodeMessage(buf); err != nil {
+					buf = AppendMessage(buf[:0], m)
+					if _, err := DecodeMessage(buf); err != nil {
 						b.Fatal(err)
 					}
 				}

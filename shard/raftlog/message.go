@@ -1,4 +1,4 @@
-package shard
+package raftlog
 
 import (
 	"encoding/binary"
@@ -28,11 +28,12 @@ const (
 	messageBits = 1<<iota - 1
 )
 
-var errMessage = errors.New("malformed message")
+// ErrMessage reports bytes that are no message.
+var ErrMessage = errors.New("malformed message")
 
-// appendMessage encodes a message. It encodes only the metadata of a snapshot, whose state is
+// AppendMessage encodes a message. It encodes only the metadata of a snapshot, whose state is
 // streamed separately.
-func appendMessage(b []byte, m *pb.Message) []byte {
+func AppendMessage(b []byte, m *pb.Message) []byte {
 	var bits byte
 	set := func(on bool, bit byte) {
 		if on {
@@ -75,11 +76,11 @@ func appendMessage(b []byte, m *pb.Message) []byte {
 	return b
 }
 
-// messageHead bounds the bytes of a message in a frame, without entries, context and configuration.
-const messageHead = 64
+// MessageHead bounds the bytes of a message in a frame, without entries, context and configuration.
+const MessageHead = 64
 
-// entriesRoom bounds the bytes of a message's entries.
-func entriesRoom(m *pb.Message) (room int) {
+// EntriesRoom bounds the bytes of a message's entries.
+func EntriesRoom(m *pb.Message) (room int) {
 	if len(m.Entries) == 0 {
 		return 0
 	}
@@ -93,7 +94,7 @@ func appendMessageEntries(b []byte, m *pb.Message) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.Entries)))
 	for i, e := range m.Entries {
 		if e.GetIndex() != m.GetIndex()+1+uint64(i) {
-			panic(fmt.Sprintf("shard: entry %d of a message is number %d after %d", i, e.GetIndex(), m.GetIndex()))
+			panic(fmt.Sprintf("raftlog: entry %d of a message is number %d after %d", i, e.GetIndex(), m.GetIndex()))
 		}
 		b = binary.AppendUvarint(b, e.GetTerm())
 		b = append(b, byte(e.GetType()))
@@ -103,10 +104,13 @@ func appendMessageEntries(b []byte, m *pb.Message) []byte {
 	return b
 }
 
-// decodeMessage decodes the output of appendMessage. Entries and context point into b.
-func decodeMessage(b []byte) (*pb.Message, error) {
+// HasEntries reports whether an encoded message has entries.
+func HasEntries(b []byte) bool { return len(b) > 1 && b[1]&messageEntries != 0 }
+
+// DecodeMessage decodes the output of AppendMessage. Entries and context point into b.
+func DecodeMessage(b []byte) (*pb.Message, error) {
 	if len(b) < 2 || b[1]&^messageBits != 0 {
-		return nil, errMessage
+		return nil, ErrMessage
 	}
 	bits, r := b[1], record.Read(b[2:])
 	h := &heldMessage{kind: pb.MessageType(b[0]), to: r.Uvarint(), from: r.Uvarint(), term: r.Uvarint()}
@@ -138,7 +142,7 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 		m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(r.Uvarint()), Term: new(r.Uvarint()), ConfState: r.Conf()}}
 	}
 	if r.Close() != nil {
-		return nil, errMessage
+		return nil, ErrMessage
 	}
 	return m, nil
 }

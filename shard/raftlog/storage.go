@@ -1,4 +1,4 @@
-package shard
+package raftlog
 
 import (
 	"fmt"
@@ -7,106 +7,96 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// storage is the raft.Storage of one group. It has the durable tail of the group's log in memory,
+// Storage is the raft.Storage of one group. It has the durable tail of the group's log in memory,
 // so that a read cannot fail: raft panics if one does. Entries are added in order when their frame
 // is on disk. The tail is compacted before the write-ahead log is: a group without followers keeps
 // no applied entries.
 //
-// Invariant: the i-th entry of tail has index offset+1+i. offset and offsetTerm are the index and
+// Invariant: the i-th entry of tail has index Offset+1+i. Offset and OffsetTerm are the index and
 // term of the entry before the tail.
-type storage struct {
-	hard       *pb.HardState
-	conf       *pb.ConfState
-	offset     uint64
-	offsetTerm uint64
+type Storage struct {
+	Hard       *pb.HardState
+	Conf       *pb.ConfState
+	Offset     uint64
+	OffsetTerm uint64
 	tail       logTail
 
-	// snapshot returns the snapshot for a follower that is too far behind. nil: none is available
+	// OfferSnapshot returns the snapshot for a follower that is too far behind. nil: none is available
 	// now.
-	snapshot func() (*pb.Snapshot, error)
+	OfferSnapshot func() (*pb.Snapshot, error)
 }
 
-// Bounds on the applied entries that a group with followers keeps in memory.
-const (
-	// retainBytes is the default of Config.RetainBytes. Every replica keeps so much for followers
-	// that were away for a moment, since it may be the next leader.
-	retainBytes = 4 << 20
-	// A leader keeps up to laggards times as much for followers that are active but behind. Beyond
-	// that it sends them a snapshot.
-	laggards = 16
-)
+// Bytes returns the cost of the entries: their data and an overhead for each.
+func (s *Storage) Bytes() int { return s.tail.live }
 
-// bytes returns the cost of the entries: their data and an overhead for each.
-func (s *storage) bytes() int { return s.tail.live }
-
-// retained returns the last index that may be dropped so that about keep bytes stay.
-func (s *storage) retained(keep int) uint64 {
+// Retained returns the last index that may be dropped so that about keep bytes stay.
+func (s *Storage) Retained(keep int) uint64 {
 	bytes, n := s.tail.live, 0
 	for ; bytes > keep && n < s.tail.len(); n++ {
 		bytes -= entryCost(int(s.tail.at(n).size))
 	}
-	return s.offset + uint64(n)
+	return s.Offset + uint64(n)
 }
 
-func (s *storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
-	return s.hard, s.conf, nil
+func (s *Storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	return s.Hard, s.Conf, nil
 }
 
-func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
-	if lo <= s.offset {
+func (s *Storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+	if lo <= s.Offset {
 		return nil, raft.ErrCompacted
 	}
-	if hi > s.last()+1 {
+	if hi > s.Last()+1 {
 		return nil, raft.ErrUnavailable
 	}
-	return s.tail.entries(int(lo-s.offset-1), int(hi-s.offset-1), lo, maxSize), nil
+	return s.tail.entries(int(lo-s.Offset-1), int(hi-s.Offset-1), lo, maxSize), nil
 }
 
-func (s *storage) Term(i uint64) (uint64, error) {
+func (s *Storage) Term(i uint64) (uint64, error) {
 	switch {
-	case i == s.offset:
-		return s.offsetTerm, nil
-	case i < s.offset:
+	case i == s.Offset:
+		return s.OffsetTerm, nil
+	case i < s.Offset:
 		return 0, raft.ErrCompacted
-	case i > s.last():
+	case i > s.Last():
 		return 0, raft.ErrUnavailable
 	}
-	return s.tail.at(int(i - s.offset - 1)).term, nil
+	return s.tail.at(int(i - s.Offset - 1)).term, nil
 }
 
-func (s *storage) LastIndex() (uint64, error) { return s.last(), nil }
+func (s *Storage) LastIndex() (uint64, error) { return s.Last(), nil }
 
-func (s *storage) FirstIndex() (uint64, error) { return s.offset + 1, nil }
+func (s *Storage) FirstIndex() (uint64, error) { return s.Offset + 1, nil }
 
-func (s *storage) Snapshot() (*pb.Snapshot, error) {
-	if s.snapshot == nil {
+func (s *Storage) Snapshot() (*pb.Snapshot, error) {
+	if s.OfferSnapshot == nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	return s.snapshot()
+	return s.OfferSnapshot()
 }
 
-func (s *storage) last() uint64 { return s.offset + uint64(s.tail.len()) }
+func (s *Storage) Last() uint64 { return s.Offset + uint64(s.tail.len()) }
 
-// append adds durable entries. They replace all entries from the first one's index on. It returns
+// Append adds durable entries. They replace all entries from the first one's index on. It returns
 // false if there is a gap, which means that the log has lost durable entries.
-func (s *storage) append(ents []*pb.Entry) bool {
-	for len(ents) > 0 && ents[0].GetIndex() <= s.offset {
+func (s *Storage) Append(ents []*pb.Entry) bool {
+	for len(ents) > 0 && ents[0].GetIndex() <= s.Offset {
 		ents = ents[1:] // compacted: committed, and so the same
 	}
 	if len(ents) == 0 {
 		return true
 	}
 	first := ents[0].GetIndex()
-	if first > s.last()+1 {
+	if first > s.Last()+1 {
 		return false
 	}
-	if first <= s.last() {
-		s.tail.truncate(int(first - s.offset - 1))
+	if first <= s.Last() {
+		s.tail.truncate(int(first - s.Offset - 1))
 	}
 	alone := s.alone()
 	for i, e := range ents {
 		if e.GetIndex() != first+uint64(i) {
-			panic(fmt.Sprintf("shard: entry %d comes where entry %d belongs", e.GetIndex(), first+uint64(i)))
+			panic(fmt.Sprintf("raftlog: entry %d comes where entry %d belongs", e.GetIndex(), first+uint64(i)))
 		}
 		s.tail.push(e, alone)
 	}
@@ -115,28 +105,28 @@ func (s *storage) append(ents []*pb.Entry) bool {
 
 // alone reports whether the group has one member. Then the data of its entries is its own, because
 // raft has copied each. The data of entries from other nodes is a part of a larger message.
-func (s *storage) alone() bool {
-	return len(s.conf.GetVoters()) == 1 && len(s.conf.GetVotersOutgoing())+len(s.conf.GetLearners())+len(s.conf.GetLearnersNext()) == 0
+func (s *Storage) alone() bool {
+	return len(s.Conf.GetVoters()) == 1 && len(s.Conf.GetVotersOutgoing())+len(s.Conf.GetLearners())+len(s.Conf.GetLearnersNext()) == 0
 }
 
-// compact drops the entries up to and including index, which is at most last.
-func (s *storage) compact(index uint64) {
-	if index <= s.offset {
+// Compact drops the entries up to and including index, which is at most last.
+func (s *Storage) Compact(index uint64) {
+	if index <= s.Offset {
 		return
 	}
-	n := int(index - s.offset)
-	s.offset, s.offsetTerm = index, s.tail.at(n-1).term
+	n := int(index - s.Offset)
+	s.Offset, s.OffsetTerm = index, s.tail.at(n-1).term
 	s.tail.drop(n)
 }
 
-// held returns the memory that the entries take.
-func (s *storage) held() int { return s.tail.held() }
+// Held returns the memory that the entries take.
+func (s *Storage) Held() int { return s.tail.held() }
 
-// reset drops all entries and continues from a snapshot.
-func (s *storage) reset(index, term uint64, conf *pb.ConfState) {
-	s.offset, s.offsetTerm = index, term
+// Reset drops all entries and continues from a snapshot.
+func (s *Storage) Reset(index, term uint64, conf *pb.ConfState) {
+	s.Offset, s.OffsetTerm = index, term
 	s.tail = logTail{}
-	s.conf = conf
+	s.Conf = conf
 }
 
 // logTail holds the newest entries of one group's log as bytes, in a few chunks without pointers,
@@ -167,7 +157,7 @@ type entryPlace struct {
 }
 
 const (
-	entryOverhead = 24 // bytes that an entry counts besides its data, for its place
+	EntryOverhead = 24 // bytes that an entry counts besides its data, for its place
 
 	// A new chunk has 1/chunkShare of the bytes of the live entries, and largestChunk at most: a
 	// small tail has no large chunk, and a large tail few chunks. An entry larger than that gets a
@@ -176,14 +166,14 @@ const (
 	largestChunk = 64 << 10
 )
 
-func entryCost(size int) int { return size + entryOverhead }
+func entryCost(size int) int { return size + EntryOverhead }
 
 func (t *logTail) len() int { return len(t.places) - t.first }
 
 func (t *logTail) at(i int) *entryPlace { return &t.places[t.first+i] }
 
-// held returns how many bytes of memory the tail takes.
-func (t *logTail) held() int { return t.capacity + len(t.places)*entryOverhead }
+// Held returns how many bytes of memory the tail takes.
+func (t *logTail) held() int { return t.capacity + len(t.places)*EntryOverhead }
 
 // push appends an entry. Its data is copied unless owned, which says that the data is all of its
 // array and is never written to.
@@ -303,28 +293,43 @@ func (t *logTail) fill(h *heldEntry, i int, index uint64) {
 	}
 }
 
-// check panics if the tail is inconsistent. It visits every entry, so it is for tests and the
-// simulator only.
+// check panics if the tail is inconsistent. It visits every entry.
 func (t *logTail) check() {
 	live := 0
 	for i := range t.len() {
 		p := t.at(i)
 		live += entryCost(int(p.size))
 		if n := int(p.chunk - t.gone); n >= len(t.chunks) || i > 0 && p.chunk < t.at(i-1).chunk || int(p.start+p.size) > len(t.chunks[n]) {
-			panic(fmt.Sprintf("shard: entry %d of the log's tail is at %d+%d of chunk %d, of chunks %d to %d",
+			panic(fmt.Sprintf("raftlog: entry %d of the log's tail is at %d+%d of chunk %d, of chunks %d to %d",
 				i, p.start, p.size, p.chunk, t.gone, int(t.gone)+len(t.chunks)))
 		}
 	}
 	if live != t.live {
-		panic(fmt.Sprintf("shard: the log's tail has %d bytes, but counts %d", live, t.live))
+		panic(fmt.Sprintf("raftlog: the log's tail has %d bytes, but counts %d", live, t.live))
 	}
 }
 
-// recount computes the value of held from the chunks themselves.
-func (t *logTail) recount() int {
-	bytes := len(t.places) * entryOverhead
+// Recount computes the value of Held from the chunks themselves, and panics if the tail is
+// inconsistent.
+func (s *Storage) Recount() int {
+	t := &s.tail
+	t.check()
+	bytes := len(t.places) * EntryOverhead
 	for _, chunk := range t.chunks {
 		bytes += cap(chunk)
 	}
 	return bytes
+}
+
+// maxSpare is the largest capacity of an empty list that is kept for reuse.
+const maxSpare = 64
+
+// emptied clears a list whose elements are done with and returns it for reuse, or nil if its
+// capacity exceeds maxSpare.
+func emptied[T any](list []T) []T {
+	if cap(list) > maxSpare {
+		return nil
+	}
+	clear(list)
+	return list[:0]
 }

@@ -1,4 +1,4 @@
-package shard
+package raftlog
 
 import (
 	"bytes"
@@ -19,21 +19,13 @@ func storedEntries(term, first, last uint64) (list []*pb.Entry) {
 	return list
 }
 
-// emptyEntries returns n entries without data.
-func emptyEntries(from, n, term uint64) (list []*pb.Entry) {
-	for i := range n {
-		list = append(list, &pb.Entry{Index: new(from + i), Term: &term})
-	}
-	return list
-}
-
 // storedIn returns all entries of a storage.
-func storedIn(t testing.TB, s *storage) []*pb.Entry {
+func storedIn(t testing.TB, s *Storage) []*pb.Entry {
 	t.Helper()
-	if s.tail.len() == 0 {
+	if s.Last() == s.Offset {
 		return nil
 	}
-	list, err := s.Entries(s.offset+1, s.last()+1, math.MaxUint64)
+	list, err := s.Entries(s.Offset+1, s.Last()+1, math.MaxUint64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +33,8 @@ func storedIn(t testing.TB, s *storage) []*pb.Entry {
 }
 
 func TestStorage(t *testing.T) {
-	s := &storage{}
-	s.reset(10, 2, &pb.ConfState{})
+	s := &Storage{}
+	s.Reset(10, 2, &pb.ConfState{})
 	check := func(first, last uint64, bytes int) {
 		t.Helper()
 		s.tail.check()
@@ -52,19 +44,19 @@ func TestStorage(t *testing.T) {
 		for i := range s.tail.len() {
 			sum += int(s.tail.at(i).size)
 		}
-		if f != first || l != last || s.bytes() != sum+s.tail.len()*entryOverhead || sum != bytes {
-			t.Errorf("entries %d–%d of %d bytes (%d counted), want %d–%d of %d", f, l, sum, s.bytes(), first, last, bytes)
+		if f != first || l != last || s.Bytes() != sum+s.tail.len()*EntryOverhead || sum != bytes {
+			t.Errorf("entries %d–%d of %d bytes (%d counted), want %d–%d of %d", f, l, sum, s.Bytes(), first, last, bytes)
 		}
 	}
 	check(11, 10, 0)
-	if !s.append(storedEntries(2, 11, 15)) {
+	if !s.Append(storedEntries(2, 11, 15)) {
 		t.Fatal("append")
 	}
 	check(11, 15, 20)
-	if s.append(storedEntries(2, 17, 17)) {
+	if s.Append(storedEntries(2, 17, 17)) {
 		t.Error("a gap is taken")
 	}
-	if !s.append(storedEntries(3, 13, 14)) { // an overwrite removes all later entries
+	if !s.Append(storedEntries(3, 13, 14)) { // an overwrite removes all later entries
 		t.Fatal("overwrite")
 	}
 	check(11, 14, 16)
@@ -72,13 +64,13 @@ func TestStorage(t *testing.T) {
 		t.Errorf("term %d", term)
 	}
 	// Compacted entries are skipped.
-	if !s.append(storedEntries(1, 5, 10)) || !s.append(storedEntries(3, 9, 15)) {
+	if !s.Append(storedEntries(1, 5, 10)) || !s.Append(storedEntries(3, 9, 15)) {
 		t.Error("old entries are refused")
 	}
 	check(11, 15, 20)
-	s.compact(12)
+	s.Compact(12)
 	check(13, 15, 12)
-	s.append(storedEntries(4, 13, 16))
+	s.Append(storedEntries(4, 13, 16))
 	if term, err := s.Term(12); term != 3 || err != nil {
 		t.Error(term, err)
 	}
@@ -100,8 +92,8 @@ func TestStorage(t *testing.T) {
 	if _, err := s.Snapshot(); !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
 		t.Error(err)
 	}
-	s.compact(12) // again
-	s.compact(16)
+	s.Compact(12) // again
+	s.Compact(16)
 	check(17, 16, 0)
 }
 
@@ -110,10 +102,10 @@ func TestStorage(t *testing.T) {
 // acknowledges applied entries by them.
 func TestStorageAgainstRaftsOwn(t *testing.T) {
 	for seed := range uint64(10) {
-		m := storageModel{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ours: &storage{conf: &pb.ConfState{}}, theirs: raft.NewMemoryStorage()}
+		m := storageModel{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ours: &Storage{Conf: &pb.ConfState{}}, theirs: raft.NewMemoryStorage()}
 		m.term = 1
 		if seed%2 == 0 {
-			m.ours.conf = &pb.ConfState{Voters: []uint64{1}} // entries own their data
+			m.ours.Conf = &pb.ConfState{Voters: []uint64{1}} // entries own their data
 		}
 		for range 300 {
 			m.step()
@@ -130,14 +122,14 @@ func TestStorageAgainstRaftsOwn(t *testing.T) {
 type storageModel struct {
 	t         *testing.T
 	rng       *rand.Rand
-	ours      *storage
+	ours      *Storage
 	theirs    *raft.MemoryStorage
 	term      uint64
 	out, want []*pb.Entry // handed out by ours, and their expected content
 }
 
 func (m *storageModel) step() {
-	first, last := m.ours.offset+1, m.ours.last()
+	first, last := m.ours.Offset+1, m.ours.Last()
 	switch m.rng.IntN(10) {
 	case 0:
 		if last >= first {
@@ -173,8 +165,8 @@ func (m *storageModel) append(from uint64) {
 		}
 		list = append(list, &pb.Entry{Index: new(from + i), Term: new(m.term), Type: pb.EntryNormal.Enum(), Data: data})
 	}
-	if !m.ours.append(list) {
-		m.t.Fatalf("entries from %d on are refused behind %d", from, m.ours.last())
+	if !m.ours.Append(list) {
+		m.t.Fatalf("entries from %d on are refused behind %d", from, m.ours.Last())
 	}
 	if err := m.theirs.Append(clones(list)); err != nil {
 		m.t.Fatal(err)
@@ -182,7 +174,7 @@ func (m *storageModel) append(from uint64) {
 }
 
 func (m *storageModel) compactTo(index uint64) {
-	m.ours.compact(index)
+	m.ours.Compact(index)
 	if err := m.theirs.Compact(index); err != nil && !errors.Is(err, raft.ErrCompacted) {
 		m.t.Fatal(err)
 	}
@@ -191,13 +183,13 @@ func (m *storageModel) compactTo(index uint64) {
 func (m *storageModel) compare() {
 	m.t.Helper()
 	m.ours.tail.check()
-	if m.ours.held() != m.ours.tail.recount() || m.ours.held() > 3*m.ours.bytes()+2*3*largestChunk {
-		m.t.Fatalf("%d bytes of entries take %d, recounted %d", m.ours.bytes(), m.ours.held(), m.ours.tail.recount())
+	if m.ours.Held() != m.ours.Recount() || m.ours.Held() > 3*m.ours.Bytes()+2*3*largestChunk {
+		m.t.Fatalf("%d bytes of entries take %d, recounted %d", m.ours.Bytes(), m.ours.Held(), m.ours.Recount())
 	}
 	first, _ := m.theirs.FirstIndex()
 	last, _ := m.theirs.LastIndex()
-	if m.ours.offset+1 != first || m.ours.last() != last {
-		m.t.Fatalf("entries %d to %d, want %d to %d", m.ours.offset+1, m.ours.last(), first, last)
+	if m.ours.Offset+1 != first || m.ours.Last() != last {
+		m.t.Fatalf("entries %d to %d, want %d to %d", m.ours.Offset+1, m.ours.Last(), first, last)
 	}
 	for i := first - 1; i <= last; i++ {
 		ours, err := m.ours.Term(i)
@@ -233,23 +225,23 @@ func clones(list []*pb.Entry) (out []*pb.Entry) {
 // TestDroppedEntriesLeaveMemory: kept entries do not retain the memory of dropped ones.
 func TestDroppedEntriesLeaveMemory(t *testing.T) {
 	for _, conf := range []*pb.ConfState{{Voters: []uint64{1, 2}}, {Voters: []uint64{1}}} {
-		s := &storage{conf: conf}
+		s := &Storage{Conf: conf}
 		const n, size = 1000, 100
 		for i := range uint64(n) {
-			s.append([]*pb.Entry{{Index: new(i + 1), Term: new(uint64(1)), Data: make([]byte, size)}})
+			s.Append([]*pb.Entry{{Index: new(i + 1), Term: new(uint64(1)), Data: make([]byte, size)}})
 		}
 		for i := range uint64(n) {
-			s.compact(i + 1)
+			s.Compact(i + 1)
 			kept := n - 1 - int(i)
-			if least := kept * entryCost(size); s.bytes() != least || s.held() < least {
-				t.Fatalf("%d are kept: %d bytes, held %d", kept, s.bytes(), s.held())
+			if least := kept * entryCost(size); s.Bytes() != least || s.Held() < least {
+				t.Fatalf("%d are kept: %d bytes, held %d", kept, s.Bytes(), s.Held())
 			}
-			if chunks := len(s.tail.chunks); s.held() > kept*size+n*entryOverhead+3*n*size/chunkShare || kept == 0 && chunks > 0 {
-				t.Fatalf("%d of %d B are kept: %d bytes are held, in %d chunks", kept, size, s.held(), chunks)
+			if chunks := len(s.tail.chunks); s.Held() > kept*size+n*EntryOverhead+3*n*size/chunkShare || kept == 0 && chunks > 0 {
+				t.Fatalf("%d of %d B are kept: %d bytes are held, in %d chunks", kept, size, s.Held(), chunks)
 			}
 		}
-		if s.held() != 0 {
-			t.Errorf("%d bytes are held by nothing", s.held())
+		if s.Held() != 0 {
+			t.Errorf("%d bytes are held by nothing", s.Held())
 		}
 	}
 }
@@ -257,21 +249,22 @@ func TestDroppedEntriesLeaveMemory(t *testing.T) {
 // TestTailIsFewObjects: the number of objects the garbage collector scans does not grow with the
 // entries.
 func TestTailIsFewObjects(t *testing.T) {
-	s := &storage{conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}}
+	const retained = 4 << 20
+	s := &Storage{Conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}}
 	for i := range uint64(100_000) {
-		s.append([]*pb.Entry{{Index: new(i + 1), Term: new(uint64(1)), Data: make([]byte, 300)}})
-		s.compact(s.retained(retainBytes))
+		s.Append([]*pb.Entry{{Index: new(i + 1), Term: new(uint64(1)), Data: make([]byte, 300)}})
+		s.Compact(s.Retained(retained))
 	}
-	if chunks := len(s.tail.chunks); chunks > 2*chunkShare || s.held() > retainBytes*3/2 {
-		t.Errorf("%d bytes of entries are in %d chunks and take %d", s.bytes(), chunks, s.held())
+	if chunks := len(s.tail.chunks); chunks > 2*chunkShare || s.Held() > retained*3/2 {
+		t.Errorf("%d bytes of entries are in %d chunks and take %d", s.Bytes(), chunks, s.Held())
 	}
 	// In the steady state an entry costs its bytes and its place in a chunk, but no object of its
 	// own.
 	list := []*pb.Entry{{Index: new(uint64(0)), Term: new(uint64(1)), Data: make([]byte, 300)}}
 	if n := testing.AllocsPerRun(10_000, func() {
-		*list[0].Index = s.last() + 1
-		s.append(list)
-		s.compact(s.retained(retainBytes))
+		*list[0].Index = s.Last() + 1
+		s.Append(list)
+		s.Compact(s.Retained(retained))
 	}); n > 0.1 {
 		t.Errorf("%.2f objects for an entry", n)
 	}
