@@ -22,18 +22,18 @@ import (
 // themselves.
 var mayImport = map[string][]string{
 	"cmd":              {"client", "timer/duration", "node", "transport", "loadtest", "internal/backup", "internal/bucket", "timer", "timer/recurrence", "wal", "internal/vfs"},
-	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "internal/delivery", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "internal/backup", "internal/bucket", "internal/tracing"},
-	"node/feed":        {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
+	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "internal/delivery", "transport", "ring", "shard", "shard/events", "shard/halt", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "internal/backup", "internal/bucket", "internal/tracing"},
+	"node/feed":        {"node/task", "shard", "shard/events", "shard/table", "timer", "timer/encoding", "transport"},
 	"internal/backup":  {"internal/secret", "timer"},
 	"internal/bucket":  {"internal/backup"},
 	"internal/tracing": {"timer"}, // edges only: shard and what is below it know no spans
-	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer", "timer/encoding"},
+	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "shard/halt", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer", "timer/encoding"},
 	"node/route":       {"node/task", "internal/order", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
 	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
-	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/raftlog", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "shard/events", "shard/halt", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/scheduler", "shard/silence", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
 	"internal/clocks":  {},
@@ -71,6 +71,9 @@ var mayImport = map[string][]string{
 	"shard/table/content": {"shard/table/arena", "shard/table/index", "internal/secret", "timer", "timer/encoding"},
 	"shard/table/index":   {},
 	"shard/table/slab":    {"timer"},
+	"shard/events":        {"shard/table", "timer"},
+	"shard/halt":          {"internal/vfs"},
+	"shard/silence":       {},
 	"shard/raftlog":       {"shard/record", "timer/encoding"}, // and raft's types
 	"shard/record":        {"wal", "timer", "timer/encoding"}, // and raft's types
 	"shard/wire":          {"internal/feature", "timer", "timer/encoding"},
@@ -106,6 +109,8 @@ var raftImporters = []string{"shard", "shard/raftlog", "shard/record"}
 // or another goroutine, except for the listed reason.
 var pure = map[string][]string{
 	"wheel":               {},
+	"shard/events":        {},
+	"shard/silence":       {"time", "sync"}, // durations; frames arrive on other goroutines
 	"internal/order":      {},
 	"timer/duration":      {"time"}, // its type and its parser
 	"internal/secret":     {"sync"}, // pools of hashes
@@ -134,7 +139,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/raftlog", "shard/record", "shard/scheduler", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/scheduler", "shard/silence", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

@@ -88,7 +88,7 @@ func (h *historyAdapter) ask() {
 	h.keepMs.Store(max(longest, 1))
 }
 
-// Record implements shard.History.
+// Record implements events.History.
 func (h *historyAdapter) Record(id timer.ShardID, index uint64, events []table.HistoryEvent) {
 	if h.store == nil {
 		return

@@ -27,6 +27,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/halt"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/api"
@@ -169,7 +170,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer lock.Close()
-	if err := shard.CheckHalt(fsys, n.cfg.DataDir); err != nil {
+	if err := halt.Check(fsys, n.cfg.DataDir); err != nil {
 		return fmt.Errorf("node: %w", stayDown(err))
 	}
 	cfg := n.cfg

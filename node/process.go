@@ -22,6 +22,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/halt"
 	"carillon/transport/api/backend"
 	"carillon/transport/callback"
 	"carillon/transport/peer"
@@ -91,7 +92,7 @@ func (p *process) setCore(c *core) {
 }
 
 func (p *process) fail(err error) {
-	if _, halted := errors.AsType[*shard.HaltError](err); halted {
+	if _, halted := errors.AsType[*halt.Error](err); halted {
 		err = stayDown(err)
 	}
 	select {

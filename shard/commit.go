@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"carillon/shard/events"
 	"carillon/shard/table"
 	"carillon/timer"
 
@@ -101,9 +102,27 @@ func (s *timerShard) listen() {
 
 // publish passes the events of an applied entry to the history and the watcher.
 func (s *timerShard) publish(index uint64) {
-	if events := s.table.TakeHistory(); len(events) > 0 {
-		s.g.w.host.cfg.History.Record(s.g.shard, index, events)
-		s.showEnds(events)
+	if list := s.table.TakeHistory(); len(list) > 0 {
+		s.g.w.host.cfg.History.Record(s.g.shard, index, list)
+		events.Ended(s.table, list, s.watched)
+	}
+}
+
+// watched returns the watcher, or nil if this node does not report the topic's events or has no
+// observer of them.
+func (s *timerShard) watched(topic timer.TopicID) events.Watcher {
+	w := s.g.w.host.cfg.Watcher
+	if w == nil || !s.g.serving || topic == table.CanaryTopic || !w.Watches(topic) {
+		return nil
+	}
+	return w
+}
+
+// showOutcomes reports the outcomes that an applied entry has made.
+func (s *timerShard) showOutcomes() {
+	if n := s.table.Outcomes(); len(n.Made)+n.Lost > 0 && s.g.serving {
+		s.g.w.host.cfg.Observer.Outcomes(len(n.Made), n.Lost)
+		events.Made(s.table, n.Made, s.watched)
 	}
 }
 
@@ -160,7 +179,7 @@ func (s *timerShard) answerOp(o *op, r *timer.Result) {
 	}
 	if o.wait != nil {
 		s.g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
-		s.showChange(o.cmd, r)
+		events.Changed(s.table, o.cmd, r, s.watched)
 	}
 	switch {
 	case o.cmd.Kind == timer.Deliver:

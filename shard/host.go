@@ -18,8 +18,10 @@ import (
 	"carillon/internal/clocks"
 	"carillon/internal/feature"
 	"carillon/internal/vfs"
+	"carillon/shard/events"
 	"carillon/shard/raftlog"
 	"carillon/shard/scheduler"
+	"carillon/shard/silence"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
@@ -66,8 +68,8 @@ type Config struct {
 	// called from any goroutine. Default: Level.
 	Agreed   func() feature.Level
 	Observer Observer
-	History  History // default: none is kept
-	Watcher  Watcher // default: none; without a History it gets only clients' changes
+	History  events.History // default: none is kept
+	Watcher  events.Watcher // default: none; without a History it gets only clients' changes
 	Logger   *slog.Logger
 	Zones    *recurrence.Zones  // default: the release's
 	Describe scheduler.Describe // makes the payloads of outcomes; default: they are empty objects
@@ -153,7 +155,7 @@ type Host struct {
 	driver        // its turns, in place of Run
 	snapshotFiles // in the data directory
 	groupTable
-	silences // of other nodes
+	*silence.Watch // of other nodes
 
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries
@@ -194,6 +196,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
 	h.clients, h.driver, h.snapshotFiles, h.groupTable.h = clients{h}, driver{h}, snapshotFiles{h}, h
+	h.Watch = silence.New(silentAfter, maxLookGap)
 	h.limits = scheduler.NewLimits(cfg.Shares)
 	if cfg.ManualClock {
 		h.limits, h.manual = scheduler.NewManualLimits(), newManualClock(cfg.Workers)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/halt"
 	"carillon/test/memfs"
 )
 
@@ -106,8 +107,8 @@ func TestHaltOutlivesTheProcess(t *testing.T) {
 	said := len(c.sent)
 	c.say(1, m)
 	r.turn()
-	var halt *HaltError
-	if err := r.failure(); !errors.As(err, &halt) || halt.Reason != LostEnd {
+	var why *halt.Error
+	if err := r.failure(); !errors.As(err, &why) || why.Reason != halt.LostEnd {
 		t.Fatalf("it ends by %v", err)
 	}
 	if len(c.sent) > said {
@@ -118,7 +119,7 @@ func TestHaltOutlivesTheProcess(t *testing.T) {
 	r.fs, r.topics = disk, fakeTopics{}
 	for range 3 {
 		err := r.open()
-		if !errors.As(err, &halt) || halt.Reason != LostEnd || !strings.Contains(err.Error(), "shard 1") || !strings.Contains(err.Error(), "joins again") {
+		if !errors.As(err, &why) || why.Reason != halt.LostEnd || !strings.Contains(err.Error(), "shard 1") || !strings.Contains(err.Error(), "joins again") {
 			t.Fatalf("it starts again: %v", err)
 		}
 		r.fs.Kill()
@@ -126,7 +127,7 @@ func TestHaltOutlivesTheProcess(t *testing.T) {
 	if err := r.fs.Damage("data/halted.json", func([]byte) []byte { return []byte("?") }); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.open(); !errors.As(err, &halt) {
+	if err := r.open(); !errors.As(err, &why) {
 		t.Fatalf("the note cannot be read, and it starts: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"carillon/shard/halt"
 	"carillon/shard/raftlog"
 	"carillon/timer"
 
@@ -261,7 +262,7 @@ func (r *replica) hasLost(m *pb.Message) bool {
 	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < r.term || m.GetCommit() <= r.store.Last() {
 		return false
 	}
-	r.w.host.halt(&HaltError{LostEnd, fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged",
+	r.w.host.halt(&halt.Error{Reason: halt.LostEnd, Err: fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged",
 		r.shard, m.GetCommit(), r.store.Last())})
 	return true
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"path/filepath"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"carillon/internal/feature"
 	"carillon/internal/placement"
 	"carillon/internal/vfs"
+	"carillon/shard/halt"
 	"carillon/shard/raftlog"
 	"carillon/shard/record"
 	"carillon/wal"
@@ -61,7 +63,7 @@ func streamDir(dir string) string { return filepath.Join(dir, "wal", "0") }
 // recover refuses a node that has halted, loads snapshots, replays the log and starts raft at its
 // end. In a fresh directory it creates the replica of the meta group.
 func (h *Host) recover() error {
-	if err := CheckHalt(h.cfg.FS, h.cfg.Dir); err != nil {
+	if err := halt.Check(h.cfg.FS, h.cfg.Dir); err != nil {
 		return err
 	}
 	if err := h.checkLog(); err != nil {
@@ -83,8 +85,8 @@ func (h *Host) recover() error {
 		}
 		return list[x.Shard].replay(pos, x)
 	})
-	if halt, ok := errors.AsType[*HaltError](err); ok {
-		return refuse(&h.cfg, halt)
+	if why, ok := errors.AsType[*halt.Error](err); ok {
+		return refuse(&h.cfg, why)
 	}
 	if err != nil {
 		return fmt.Errorf("shard: %w", err)
@@ -429,5 +431,57 @@ func (r *recovery) finish() error {
 		}
 	}
 	g.w.touchNext(g)
+	return nil
+}
+
+// halt ends the host for good. The reason is on disk before the host fails.
+func (h *Host) halt(why *halt.Error) {
+	h.halting.Do(func() {
+		h.fail(refuse(&h.cfg, why))
+	})
+}
+
+// outnumbered is why a start is refused that counts fewer shards than the data directory has
+// something of. A node stores how many there are in identity.json before it has anything of a new
+// one. Without them it would count their replicas as empty, though they have voted.
+func outnumbered(shards int, shard uint32, what string) *halt.Error {
+	return &halt.Error{Reason: halt.OldDirectory, Err: fmt.Errorf("identity.json was put back from before the number of shards grew: it has %d, and this directory has %s of shard %d",
+		shards, what, shard)}
+}
+
+// refuse records a halt of a process that has not begun.
+func refuse(cfg *Config, why *halt.Error) error {
+	return halt.Record(cfg.FS, cfg.Dir, cfg.Clock.Look().WallMs, why)
+}
+
+// damageError is in the error of a start that lacks something which this node had on its disk.
+type damageError struct{ err error }
+
+func (e damageError) Error() string { return e.err.Error() }
+
+func (e damageError) Unwrap() error { return e.err }
+
+// Damaged reports that a start failed because the data directory is not what this node left on its
+// disk: the log is damaged before its end, or a file is missing or damaged that nothing on this
+// disk makes up for. Such a directory is not started on again. A disk that does not read now, and a
+// file of another release, are not damage.
+func Damaged(err error) bool {
+	if _, ok := errors.AsType[damageError](err); ok {
+		return true
+	}
+	c, ok := errors.AsType[*wal.CorruptionError](err)
+	return ok && !c.OtherRelease()
+}
+
+// checkLog refuses a directory that has had a log and has none. Snapshots do not make up for it:
+// what was acknowledged last is in the log alone.
+func (h *Host) checkLog() error {
+	if h.cfg.Meta != nil {
+		return nil // of a new node
+	}
+	dir := filepath.Join(h.cfg.Dir, "wal")
+	if _, err := h.cfg.FS.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return damageError{fmt.Errorf("shard: the folder %s is missing, and what was acknowledged last is in it alone", dir)}
+	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/halt"
 	"carillon/shard/record"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
@@ -286,8 +287,8 @@ func TestIdentityOfBeforeADoubling(t *testing.T) {
 			r.change = func(c *Config) { c.Shards = 1 }
 			for range 2 {
 				err := r.open()
-				var halt *HaltError
-				if !errors.As(err, &halt) || halt.Reason != OldDirectory || !strings.Contains(err.Error(), "identity.json") || !strings.Contains(err.Error(), "shard 2") {
+				var why *halt.Error
+				if !errors.As(err, &why) || why.Reason != halt.OldDirectory || !strings.Contains(err.Error(), "identity.json") || !strings.Contains(err.Error(), "shard 2") {
 					t.Fatalf("%v", err)
 				}
 				if Damaged(err) {

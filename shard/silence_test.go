@@ -1,62 +1,11 @@
 package shard
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
-
-// TestSilences: a node is silent once nothing has arrived from it for a while, and is found so once.
-func TestSilences(t *testing.T) {
-	var s silences
-	now := time.Hour
-	look := func(after time.Duration, want ...uint64) {
-		t.Helper()
-		if now += after; !slices.Equal(s.look(now), want) {
-			t.Errorf("%v after an hour: want that %v are silent", now-time.Hour, want)
-		}
-	}
-	pass := func(d time.Duration) {
-		t.Helper()
-		for range d / tickInterval {
-			look(tickInterval)
-		}
-	}
-	pass(2 * silentAfter)
-	s.InContact(9)
-	s.InContact(8)
-	pass(silentAfter - tickInterval)
-	s.InContact(7)
-	look(tickInterval, 8, 9)
-	pass(silentAfter - 2*tickInterval)
-	s.InContact(8)
-	look(tickInterval, 7)
-	pass(silentAfter - 2*tickInterval)
-	look(tickInterval, 8)
-	pass(2 * silentAfter)
-}
-
-// TestProcessThatStoodStillFindsNobodySilent: the time in which it did not look says little about
-// others.
-func TestProcessThatStoodStillFindsNobodySilent(t *testing.T) {
-	var s silences
-	now := time.Hour
-	s.look(now)
-	for range silentAfter/maxLookGap - 1 {
-		s.InContact(8)
-		for range silentAfter/maxLookGap - 1 {
-			now += 10 * time.Second
-			if silent := s.look(now); len(silent) > 0 {
-				t.Fatalf("%v are silent", silent)
-			}
-		}
-	}
-	if now += 10 * time.Second; !slices.Equal(s.look(now), []uint64{8}) {
-		t.Error("it takes for ever")
-	}
-}
 
 // follows makes the harness a follower of node 8 in its shard and in the meta group.
 func (c *fakePeers) follows() {

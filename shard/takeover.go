@@ -207,3 +207,21 @@ func (do groupEvent) handle(w *worker) {
 		}
 	}
 }
+
+const (
+	// silentAfter is how long nothing has arrived from a node when the groups that it led elect other
+	// leaders. Every such election is one that raft may have begun by its own time-out: it is the shortest time-out that raft draws; the longest is twice as long.
+	silentAfter = electionTicks * raftTick
+	maxLookGap  = 2 * tickInterval
+)
+
+// watchSilences makes the groups that silent nodes led elect other leaders. The first worker does
+// it for all.
+func (w *worker) watchSilences() {
+	if w.number > 0 {
+		return
+	}
+	for _, node := range w.host.NewlySilent(w.now.Mono) {
+		w.host.eachGroup(func(r *replica) { r.election.leaderSeemsGone(r, node) })
+	}
+}

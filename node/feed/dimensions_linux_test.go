@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/events"
 	"carillon/test/testkit/growth"
 	"carillon/transport/api/backend"
 )
@@ -23,7 +23,7 @@ func TestManyListeners(t *testing.T) {
 			}
 			f.add(f.open(w))
 		}
-		events := make([]*shard.Event, 1000)
+		events := make([]*events.Event, 1000)
 		for i := range events {
 			events[i] = added(1, fmt.Sprint(i))
 		}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/shard/events"
 	"carillon/timer"
 	"carillon/timer/encoding"
 	"carillon/transport/api/backend"
@@ -63,7 +63,7 @@ type Config struct {
 }
 
 // Feed is a node's. Attach is called before everything but Watches and Saw. It implements
-// shard.Watcher. Its methods may be called from any goroutine.
+// events.Watcher. Its methods may be called from any goroutine.
 type Feed struct {
 	cfg    Config
 	host   Host
@@ -162,20 +162,20 @@ func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events [
 }
 
 // event is a shard's event in the form of the API.
-func (f *Feed) event(e *shard.Event, topic string) backend.Event {
+func (f *Feed) event(e *events.Event, topic string) backend.Event {
 	t := e.Timer
 	out := backend.Event{Topic: topic, ID: t.ID, AtMs: e.AtMs, Labels: t.Labels, Node: f.cfg.Node}
 	switch e.Kind {
-	case shard.TimerAdded:
+	case events.TimerAdded:
 		out.Kind, out.DueMs = backend.EventAdded, t.DueMs
-	case shard.TimerChanged:
+	case events.TimerChanged:
 		out.Kind, out.DueMs = backend.EventChanged, t.DueMs
-	case shard.TimerCancelled:
+	case events.TimerCancelled:
 		out.Kind = backend.EventCancelled
-	case shard.TimerDied:
+	case events.TimerDied:
 		out.Kind, out.Reason = backend.EventDead, backend.ReasonName(t.Reason)
 		out.Status, out.Error = t.LastStatus, t.LastError
-	case shard.AttemptEnded:
+	case events.AttemptEnded:
 		a := &e.Attempt
 		out.Kind, out.Attempt, out.Status, out.Error, out.LateMs = backend.EventFired, a.Attempt, a.Status, a.Err, max(t.LatenessMs, 0)
 		switch e.State {

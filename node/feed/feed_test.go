@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/shard/events"
 	"carillon/timer"
 	"carillon/transport/api/backend"
 )
@@ -54,12 +54,12 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-func added(topic timer.TopicID, id string) *shard.Event {
-	return &shard.Event{Kind: shard.TimerAdded, AtMs: 9, Timer: &timer.Timer{Topic: topic, ID: id, Spec: timer.Spec{DueMs: 99, Labels: []string{"eu"}}}}
+func added(topic timer.TopicID, id string) *events.Event {
+	return &events.Event{Kind: events.TimerAdded, AtMs: 9, Timer: &timer.Timer{Topic: topic, ID: id, Spec: timer.Spec{DueMs: 99, Labels: []string{"eu"}}}}
 }
 
 // tell gives a feed an event as a shard's leader does; false: nobody wanted it.
-func tell(f *Feed, e *shard.Event) bool {
+func tell(f *Feed, e *events.Event) bool {
 	if !f.Watches(e.Timer.Topic) {
 		return false
 	}
@@ -131,19 +131,19 @@ func TestKindsOfEvents(t *testing.T) {
 	p.cut.Store(true)
 	s := p.there.Listen(t.Context(), &backend.Watch{})
 	defer s.Close()
-	of := func(kind shard.EventKind, state timer.State) backend.Event {
+	of := func(kind events.EventKind, state timer.State) backend.Event {
 		t.Helper()
-		tell(p.there, &shard.Event{Kind: kind, State: state, Attempt: timer.HistoryAttempt{Attempt: 3, Status: 500, Err: "no"},
+		tell(p.there, &events.Event{Kind: kind, State: state, Attempt: timer.HistoryAttempt{Attempt: 3, Status: 500, Err: "no"},
 			Timer: &timer.Timer{Topic: 1, ID: "a", Reason: timer.Stopped, LatenessMs: -1, NextMs: 77}})
 		return hear(t, s)
 	}
 	for state, result := range map[timer.State]string{0: "retry", timer.Done: "success", timer.Dead: "dead", timer.Cancelled: "cancelled"} {
-		e := of(shard.AttemptEnded, state)
+		e := of(events.AttemptEnded, state)
 		if e.Kind != backend.EventFired || e.Result != result || e.Attempt != 3 || e.Status != 500 || e.Error != "no" || e.LateMs != 0 || (e.NextMs == 77) != (state == 0) {
 			t.Errorf("%+v", e)
 		}
 	}
-	for kind, want := range map[shard.EventKind]string{shard.TimerChanged: backend.EventChanged, shard.TimerDied: backend.EventDead, shard.TimerCancelled: backend.EventCancelled} {
+	for kind, want := range map[events.EventKind]string{events.TimerChanged: backend.EventChanged, events.TimerDied: backend.EventDead, events.TimerCancelled: backend.EventCancelled} {
 		if e := of(kind, 0); e.Kind != want || (e.Reason == "stopped") != (want == backend.EventDead) {
 			t.Errorf("%+v", e)
 		}

@@ -3,7 +3,7 @@ package feed
 import (
 	"sync"
 
-	"carillon/shard"
+	"carillon/shard/events"
 	"carillon/timer"
 	"carillon/transport/api/backend"
 )
@@ -50,7 +50,7 @@ type listeners struct {
 	topics sync.Map // timer.TopicID → bool
 }
 
-// Watches implements shard.Watcher. It does not depend on a listener's room: a listener learns how
+// Watches implements events.Watcher. It does not depend on a listener's room: a listener learns how
 // many events found none.
 func (f *Feed) Watches(id timer.TopicID) bool {
 	l := f.listeners.Load()
@@ -72,8 +72,8 @@ func (f *Feed) Watches(id timer.TopicID) bool {
 	return watched
 }
 
-// Saw implements shard.Watcher.
-func (f *Feed) Saw(e *shard.Event) {
+// Saw implements events.Watcher.
+func (f *Feed) Saw(e *events.Event) {
 	topic, ok := f.cfg.Topic(e.Timer.Topic)
 	if !ok {
 		return

@@ -13,6 +13,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/halt"
 	"carillon/transport/peer"
 )
 
@@ -341,9 +342,5 @@ func (s *startCheck) isOutdated() bool {
 // outdated stores that this node's directory is an older copy, so that no later start votes with it
 // either, and returns why it must end.
 func (s *Self) outdated(why error) error {
-	halt := &shard.HaltError{Reason: shard.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)}
-	if err := shard.WriteHalt(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), halt); err != nil {
-		return errors.Join(halt, fmt.Errorf("and that could not be stored, so do not start this directory again: %w", err))
-	}
-	return halt
+	return halt.Record(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), &halt.Error{Reason: halt.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)})
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/shard/halt"
 	"carillon/test/memfs"
 	"carillon/timer"
 	"carillon/transport/peer"
@@ -101,11 +101,11 @@ func TestVetReadsTheTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := m.Vet(slices.Values([][]byte{register(1, 1), register(1, 2)}))
-	var halt *shard.HaltError
-	if !errors.As(err, &halt) || halt.Reason != shard.OldDirectory || !strings.Contains(err.Error(), "identity.json is older") {
+	var why *halt.Error
+	if !errors.As(err, &why) || why.Reason != halt.OldDirectory || !strings.Contains(err.Error(), "identity.json is older") {
 		t.Errorf("%v", err)
 	}
-	if err := shard.CheckHalt(fsys, "data"); err == nil {
+	if err := halt.Check(fsys, "data"); err == nil {
 		t.Error("it is not noted")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/halt"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/test/memfs"
@@ -160,8 +161,8 @@ func (n *node) failed(err error) {
 // isOld reports whether a process ends itself because its directory, or its identity, is an older
 // copy.
 func isOld(err error) bool {
-	halt, ok := errors.AsType[*shard.HaltError](err)
-	return ok && halt.Reason == shard.OldDirectory
+	why, ok := errors.AsType[*halt.Error](err)
+	return ok && why.Reason == halt.OldDirectory
 }
 
 // couldNotStart handles a process that fails during its start.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/halt"
 	"carillon/test/memfs"
 )
 
@@ -62,8 +62,8 @@ func (n *node) halts(err error) {
 // heldBack handles a start that is refused because a process has halted on the disk; false: that is
 // not the error. After some such starts an operator replaces the machine.
 func (n *node) heldBack(err error) bool {
-	var halt *shard.HaltError
-	if !n.halted || !errors.As(err, &halt) {
+	var why *halt.Error
+	if !n.halted || !errors.As(err, &why) {
 		return false
 	}
 	n.w.counts.HeldBack++

@@ -1,4 +1,6 @@
-package shard
+// Package events makes the events of timers' lives that observers see of what entries changed, and
+// names who takes them.
+package events
 
 import (
 	"carillon/shard/table"
@@ -38,26 +40,19 @@ type Event struct {
 	Attempt timer.HistoryAttempt // of AttemptEnded
 }
 
-// watched returns the watcher, or nil if this node does not report the topic's events or has no
-// observer of them.
-func (s *timerShard) watched(topic timer.TopicID) Watcher {
-	w := s.g.w.host.cfg.Watcher
-	if w == nil || !s.g.serving || topic == table.CanaryTopic || !w.Watches(topic) {
-		return nil
-	}
-	return w
-}
+// Watched returns who watches a topic; nil: nobody does.
+type Watched func(topic timer.TopicID) Watcher
 
-// showEnds reports the attempts and ends that an entry caused.
-func (s *timerShard) showEnds(events []table.HistoryEvent) {
-	for i := range events {
-		e := &events[i]
-		w := s.watched(e.Topic)
+// Ended reports the attempts and ends that an entry caused.
+func Ended(t *table.Table, list []table.HistoryEvent, watched Watched) {
+	for i := range list {
+		e := &list[i]
+		w := watched(e.Topic)
 		if w == nil {
 			continue
 		}
 		if e.State != 0 {
-			s.showEnd(w, e)
+			showEnd(w, e)
 			continue
 		}
 		attempt, err := table.DecodeHistoryAttempt(e.Body)
@@ -65,7 +60,7 @@ func (s *timerShard) showEnds(events []table.HistoryEvent) {
 			continue // cannot happen: this build has just made it
 		}
 		seen := &Event{Kind: AttemptEnded, AtMs: e.EndMs, Attempt: attempt}
-		seen.Timer = s.table.CopyWith(s.table.Find(e.Topic, e.ID), false)
+		seen.Timer = t.CopyWith(t.Find(e.Topic, e.ID), false)
 		if seen.Timer == nil || seen.Timer.Seq != e.Seq {
 			seen.Timer = &timer.Timer{Topic: e.Topic, ID: string(e.ID), Seq: e.Seq, State: timer.Scheduled, LatenessMs: -1}
 		}
@@ -73,7 +68,7 @@ func (s *timerShard) showEnds(events []table.HistoryEvent) {
 	}
 }
 
-func (s *timerShard) showEnd(w Watcher, e *table.HistoryEvent) {
+func showEnd(w Watcher, e *table.HistoryEvent) {
 	entry, err := table.DecodeHistoryEnd(e.Body)
 	if err != nil {
 		return
@@ -91,8 +86,8 @@ func (s *timerShard) showEnd(w Watcher, e *table.HistoryEvent) {
 	}
 }
 
-// showChange reports a client's command that took effect.
-func (s *timerShard) showChange(cmd *timer.Command, r *timer.Result) {
+// Changed reports a client's command that took effect.
+func Changed(t *table.Table, cmd *timer.Command, r *timer.Result, watched Watched) {
 	kind := TimerChanged
 	switch cmd.Kind {
 	case timer.Add, timer.Put:
@@ -108,25 +103,20 @@ func (s *timerShard) showChange(cmd *timer.Command, r *timer.Result) {
 	default:
 		return
 	}
-	w := s.watched(cmd.Topic)
+	w := watched(cmd.Topic)
 	if w == nil {
 		return
 	}
-	if t := s.table.CopyWith(r.Handle, false); t != nil && t.Topic == cmd.Topic {
-		w.Saw(&Event{Kind: kind, AtMs: s.table.ClockMs(), Timer: t})
+	if changed := t.CopyWith(r.Handle, false); changed != nil && changed.Topic == cmd.Topic {
+		w.Saw(&Event{Kind: kind, AtMs: t.ClockMs(), Timer: changed})
 	}
 }
 
-// showOutcomes reports the outcomes that an applied entry has made.
-func (s *timerShard) showOutcomes() {
-	n := s.table.Outcomes()
-	if len(n.Made)+n.Lost == 0 || !s.g.serving {
-		return
-	}
-	s.g.w.host.cfg.Observer.Outcomes(len(n.Made), n.Lost)
-	for _, h := range n.Made {
-		if w := s.watched(s.table.Due(h).Topic); w != nil {
-			w.Saw(&Event{Kind: TimerAdded, AtMs: s.table.ClockMs(), Timer: s.table.CopyWith(h, false)})
+// Made reports the outcomes that an applied entry has made.
+func Made(t *table.Table, outcomes []timer.Handle, watched Watched) {
+	for _, h := range outcomes {
+		if w := watched(t.Due(h).Topic); w != nil {
+			w.Saw(&Event{Kind: TimerAdded, AtMs: t.ClockMs(), Timer: t.CopyWith(h, false)})
 		}
 	}
 }
