@@ -267,6 +267,28 @@ func (c *Config) setDefaults() {
 	}
 }
 
+// level checks Level and sets the defaults of Level and Agreed.
+func (c *Config) level() error {
+	c.Level = cmp.Or(c.Level, feature.LevelOfBuild)
+	if c.Level < feature.LevelFirst || c.Level > feature.LevelOfTests {
+		return fmt.Errorf("shard: feature level %d is out of %d–%d", c.Level, feature.LevelFirst, feature.LevelOfTests)
+	}
+	if level := c.Level; c.Agreed == nil {
+		c.Agreed = func() feature.Level { return level }
+	}
+	return nil
+}
+
+// mayRead returns an error if an entry needs a higher feature level than this host's.
+func (h *Host) mayRead(data []byte) error {
+	if level := feature.EntryLevel(data); level > h.cfg.Level {
+		return fmt.Errorf("%w: it needs feature level %d, this node's release has %d; start the newer release again", feature.ErrNewer, level, h.cfg.Level)
+	}
+	return nil
+}
+
+func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) }
+
 // Started returns a channel that is closed once the host has recovered and takes operations.
 func (h *Host) Started() <-chan struct{} { return h.started }
 
