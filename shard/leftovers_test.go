@@ -125,3 +125,29 @@ func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 		}
 	})
 }
+
+// TestReturnedReplicaLetsTheLogGo: a replica that takes the place of an earlier one on the same node
+// does not keep the log from the earlier one's tombstone on.
+func TestReturnedReplicaLetsTheLogGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newHostCluster(t, 3, []int{0, 1, 2}, smallLog, func(cfg *Config) { cfg.SnapshotLogBytes = 32 << 10 })
+		defer c.end()
+		c.takes(5 * time.Second)
+		back := c.at(false)
+		c.replace(back)
+		g, r := c.shard(back), c.hosts[back]
+		before := r.host.stream.Generation()
+		for n := 0; r.host.stream.Generation() < before+20; n++ {
+			c.bulkyAdd(n%50, 500)
+			c.tick()
+		}
+		for range 100 { // its snapshots are written
+			synctest.Wait()
+			c.add()
+			c.tick()
+		}
+		if oldest := g.files.needed(); oldest <= before {
+			t.Errorf("the log is at generation %d and is kept from %d on, as when it came back at %d: snapshots of %d and %d", r.host.stream.Generation(), oldest, before, g.files.older, g.files.newest)
+		}
+	})
+}

@@ -330,9 +330,14 @@ func (c *cleanedUp) handle(w *worker) {
 	}
 }
 
-// tick deletes files that appeared since the last deletion or survived it.
+// tick deletes files that appeared since the last deletion or survived it. Once there are none, the
+// tombstone is not needed if a later replica's creation is in the log.
 func (l *leftovers) tick(r *replica) {
-	if l := &r.leftovers; l.some && !l.busy && r.w.now.Mono >= l.again {
+	switch {
+	case l.busy:
+	case l.some && r.w.now.Mono >= l.again:
 		l.delete(r)
+	case !l.some && r.id != 0 && !r.files.restating:
+		r.files.tomb = 0
 	}
 }
