@@ -164,7 +164,8 @@ func (r *replica) remove() {
 	}
 	r.tombstone = max(r.tombstone, r.id)
 	// Until the tombstone is on disk, the records that it voids must be kept.
-	files := logRetention{tomb: max(1, r.files.needed()), restating: true}
+	files := filesState{restating: true}
+	files.Buried(max(1, r.files.Needed()))
 	r.reset()
 	r.files = files
 	r.publish()

@@ -35,8 +35,8 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 	}
 	err := f.h.read(id, false, func(*timerShard, int) bool {
 		r := f.h.group(id)
-		if r.files.newest >= index && r.files.sendable() {
-			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.newest, Term: r.files.newestTerm}
+		if r.files.Newest.Index >= index && r.files.sendable() {
+			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.Newest.Index, Term: r.files.Newest.Term}
 		} else if run := r.w.snapshot; run == nil || run.group != r || run.child != nil || run.mark.Index < index {
 			r.snapshots.wanted = true
 		}

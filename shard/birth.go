@@ -153,8 +153,8 @@ func (b *born) handle(w *worker) {
 		return
 	}
 	r.machine.replace(b.state)
-	r.files = logRetention{}
-	r.files.note(&b.mark)
+	r.files = filesState{}
+	r.files.Newest = b.mark
 	r.files.savedAt = w.now.Mono
 	if !r.begin(b.mark) {
 		return

@@ -292,8 +292,8 @@ func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 		g.w.beginSnapshot(g)
 		g.w.snapshot.state = unsound{g.w.snapshot.state}
 		r.pass(time.Second)
-		if g.files.newest != 0 || len(r.snapshotFiles(1)) != 0 {
-			t.Errorf("there is a snapshot of entry %d: %v", g.files.newest, r.snapshotFiles(1))
+		if g.files.Newest.Index != 0 || len(r.snapshotFiles(1)) != 0 {
+			t.Errorf("there is a snapshot of entry %d: %v", g.files.Newest.Index, r.snapshotFiles(1))
 		}
 		if err := r.failure(); !errors.Is(err, ErrMemoryFault) {
 			t.Fatalf("the host goes on: %v", err)

@@ -97,10 +97,10 @@ func (w *worker) append(a appended) {
 	}
 	if a.mark {
 		f := &r.files
-		w.out.scratch = record.AppendMark(w.out.scratch[:0], record.Mark{Replica: r.id, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
+		w.out.scratch = record.AppendMark(w.out.scratch[:0], record.Mark{Replica: r.id, Index: f.Newest.Index, Term: f.Newest.Term, Conf: f.Newest.Conf, Epoch: f.Newest.Epoch, Installed: a.installed})
 		w.out.frame.Append(wal.RecordSnapMark, uint32(r.shard), w.out.scratch)
 		if a.installed {
-			r.written.end = f.newest
+			r.written.end = f.Newest.Index
 		}
 	}
 	a.entries = w.appendLeading(&a)

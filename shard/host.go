@@ -20,6 +20,7 @@ import (
 	"carillon/internal/vfs"
 	"carillon/shard/events"
 	"carillon/shard/raftlog"
+	"carillon/shard/retention"
 	"carillon/shard/scheduler"
 	"carillon/shard/silence"
 	"carillon/shard/table"
@@ -389,7 +390,7 @@ func (h *Host) sum() {
 		largest = max(largest, w.sample.largest.Load())
 	}
 	h.stream.SetReserve(uint64(largest))
-	h.pinnable.Store(pinnable(memory, replicas, h.stream.GenBytes()))
+	h.pinnable.Store(retention.Pinnable(memory, replicas, h.stream.GenBytes()))
 }
 
 // inBackground runs a job that may take long on its own goroutine. Run waits for it before it

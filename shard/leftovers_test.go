@@ -146,8 +146,8 @@ func TestReturnedReplicaLetsTheLogGo(t *testing.T) {
 			c.add()
 			c.tick()
 		}
-		if oldest := g.files.needed(); oldest <= before {
-			t.Errorf("the log is at generation %d and is kept from %d on, as when it came back at %d: snapshots of %d and %d", r.host.stream.Generation(), oldest, before, g.files.older, g.files.newest)
+		if oldest := g.files.Needed(); oldest <= before {
+			t.Errorf("the log is at generation %d and is kept from %d on, as when it came back at %d: snapshots of %d and %d", r.host.stream.Generation(), oldest, before, g.files.Older(), g.files.Newest.Index)
 		}
 	})
 }

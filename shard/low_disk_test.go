@@ -75,7 +75,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 			r.do(timer.Command{Kind: timer.Add, ID: fmt.Sprint("t", n), Spec: &spec})
 		}
 		r.snapshots()
-		newest := g.files.newest
+		newest := g.files.Newest.Index
 		if newest == 0 {
 			t.Fatal("no snapshot was written while there was room")
 		}
@@ -88,8 +88,8 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 			r.do(timer.Command{Kind: timer.Modify, ID: fmt.Sprint("t", n), Patch: &timer.Patch{Spec: spec, Payload: true}})
 		}
 		r.snapshots()
-		if g.files.newest != newest || g.files.failedAt == 0 || len(r.snapshotFiles(1)) > 2 {
-			t.Errorf("a snapshot was begun for which there is no room: %d then %d, failed at %v, %d files", newest, g.files.newest, g.files.failedAt, len(r.snapshotFiles(1)))
+		if g.files.Newest.Index != newest || g.files.failedAt == 0 || len(r.snapshotFiles(1)) > 2 {
+			t.Errorf("a snapshot was begun for which there is no room: %d then %d, failed at %v, %d files", newest, g.files.Newest.Index, g.files.failedAt, len(r.snapshotFiles(1)))
 		}
 		ship := &transferHeader{group: 1, message: &pb.Message{Type: pb.MsgSnap.Enum(), From: new(uint64(8 << 24)), To: new(r.host.cfg.Node << 24), Snapshot: &pb.Snapshot{}}}
 		if _, err := r.host.Receive(8, appendTransferHeader(nil, ship), 2<<20); err == nil || !strings.Contains(err.Error(), "no room") {
@@ -97,7 +97,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 		}
 		r.fs.SetCapacity(0)
 		r.snapshots()
-		if g.files.newest == newest {
+		if g.files.Newest.Index == newest {
 			t.Error("there is room, and no snapshot is written")
 		}
 	})

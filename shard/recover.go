@@ -187,7 +187,7 @@ func (f snapshotFiles) readSnapshot(r *replica, name string) error {
 		r.machine.replace(state)
 	}
 	r.place(m)
-	r.files.note(&m)
+	r.files.Newest = m
 	return nil
 }
 
@@ -206,8 +206,8 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 func (r *recovery) Create(m record.Mark) error {
 	if g := r.group; r.fault == nil && g.id == 0 {
 		g.place(m)
-		g.files.created, g.files.tomb = r.gen, 0
-		g.files.hardGen = r.gen
+		g.files.Created(r.gen)
+		g.files.Forgotten()
 	}
 	return nil
 }
@@ -219,11 +219,12 @@ func (r *recovery) Tombstone(id uint64) error {
 	hasLater := g.id > id // its snapshot was loaded already
 	if hasLater {
 		*r = *recoveryOf(g)
-		g.files.gens = nil
+		g.files.Void()
 		return nil
 	}
 	g.reset()
-	g.files = logRetention{tomb: r.gen, unread: g.files.unread}
+	g.files = filesState{unread: g.files.unread}
+	g.files.Buried(r.gen)
 	*r = *recoveryOf(g)
 	return nil
 }
@@ -231,7 +232,7 @@ func (r *recovery) Tombstone(id uint64) error {
 // HardState implements record.Folder. It applies the entries that are committed by now.
 func (r *recovery) HardState(hard record.HardState) error {
 	r.hard, r.known = hard, true
-	r.group.files.hardGen = r.gen
+	r.group.files.Hard(r.gen)
 	if r.fault == nil {
 		r.commit(hard.Commit)
 	}
@@ -251,7 +252,8 @@ func (r *recovery) Snapshot(m record.Mark) error {
 	hard := r.hard
 	*r = *recoveryOf(r.group)
 	r.hard = hard
-	r.group.files.gens, r.group.files.older = nil, r.group.files.newest
+	r.group.files.Void()
+	r.group.files.Settle()
 	return nil
 }
 
@@ -267,7 +269,7 @@ func (r *recovery) Entries(ents []record.Entry) error {
 		return nil
 	}
 	for _, e := range ents {
-		g.files.logBytes += int64(len(e.Data)) + 16
+		g.files.Grew(e.Data)
 		if e.Index == g.applied {
 			if r.alien = e.Term != g.appliedTerm; r.alien {
 				r.log = r.log[:r.next]
@@ -284,7 +286,7 @@ func (r *recovery) Entries(ents []record.Entry) error {
 		e.Data = append([]byte(nil), e.Data...)
 		r.log = append(r.log[:r.next+int(at)], e)
 	}
-	g.files.reached(r.gen, ents[len(ents)-1].Index)
+	g.files.Reached(r.gen, ents[len(ents)-1].Index)
 	return nil
 }
 
@@ -391,7 +393,7 @@ func (r *recovery) finish() error {
 	if r.hard.Term < g.appliedTerm { // a snapshot is later than the last hard state
 		r.hard.Term, r.hard.Vote = g.appliedTerm, 0
 	}
-	unlogged := g.files.newest > r.hard.Commit // only its file has the snapshot's last entry, perhaps
+	unlogged := g.files.Newest.Index > r.hard.Commit // only its file has the snapshot's last entry, perhaps
 	r.hard.Commit = max(r.hard.Commit, g.applied)
 	ents := make([]*pb.Entry, 0, len(r.log)-r.first)
 	for _, e := range r.log[r.first:] {
@@ -409,7 +411,7 @@ func (r *recovery) finish() error {
 	g.store.OfferSnapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
 	g.membership.index = g.applied // at the latest: earlier changes are in the membership
 	g.store.Hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
-	g.files.trim()
+	g.files.Trim()
 	if r.alien || unlogged {
 		// The process before ended between saving a snapshot and logging its mark. The commit index
 		// goes before any answer: a later start without the file then finds that entries are

@@ -98,7 +98,7 @@ func benchRecover(b *testing.B, config Config) {
 		spent += testkit.CPUTime(b) - began
 		for _, g := range h.all()[1:] {
 			timers += shardOf(g).table.Len()
-			if g.files.newest > 0 {
+			if g.files.Newest.Index > 0 {
 				loaded++
 			}
 		}

@@ -234,7 +234,7 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 			r.fs.SetHook(nil)
 			g.snapshots.wanted = wanted
 			r.pass(wantedRetry + time.Second)
-			if got := g.files.newest != 0; got != wanted {
+			if got := g.files.Newest.Index != 0; got != wanted {
 				t.Errorf("wanted %v: written %v", wanted, got)
 			}
 		})
@@ -252,10 +252,10 @@ func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 		g.snapshots.wanted = true
 		r.pass(time.Second)
 		at := g.applied
-		if g.files.newest != at {
-			t.Fatalf("the newest snapshot is of entry %d, %d is applied", g.files.newest, at)
+		if g.files.Newest.Index != at {
+			t.Fatalf("the newest snapshot is of entry %d, %d is applied", g.files.Newest.Index, at)
 		}
-		g.files.newestConf, g.snapshots.wanted = nil, true // as snapshots.send does
+		g.files.Newest.Conf, g.snapshots.wanted = nil, true // as snapshots.send does
 		r.pass(time.Second)
 		if _, err := g.snapshots.offer(g); err != nil || g.applied != at {
 			t.Errorf("no snapshot is offered: %v; entry %d is applied, it was %d", err, g.applied, at)

@@ -54,7 +54,7 @@ type replica struct {
 	compare    comparison // with the states of the other replicas
 	wrong      wrongState
 	written    written
-	files      logRetention // where its state is on disk
+	files      filesState // where its state is on disk
 	snapshots  snapshots
 	leftovers  leftovers
 	turn       turnState
@@ -274,7 +274,8 @@ func (r *replica) durable(a *appended, pos wal.Position) {
 	if a.tombstone != 0 {
 		r.leftovers.add(r, a.tombstone)
 		if r.id == 0 {
-			r.files.tomb, r.files.restating = pos.Gen, false
+			r.files.Buried(pos.Gen)
+			r.files.restating = false
 			return
 		}
 	}
@@ -285,21 +286,25 @@ func (r *replica) durable(a *appended, pos wal.Position) {
 		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
 		// these.
 		if a.hard {
-			r.files.hardGen = pos.Gen
+			r.files.Hard(pos.Gen)
 		}
 		return
 	}
 	if a.create != nil {
-		r.files.created, r.files.hardGen, r.files.restating = pos.Gen, pos.Gen, false
+		r.files.Created(pos.Gen)
+		r.files.restating = false
 	}
 	if len(a.entries) > 0 {
 		if !r.store.Append(a.entries) {
 			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", r.shard, a.entries[0].GetIndex(), r.store.Last()))
 		}
-		r.files.wrote(pos.Gen, a.entries)
+		for _, e := range a.entries {
+			r.files.Grew(e.Data)
+		}
+		r.files.Reached(pos.Gen, a.entries[len(a.entries)-1].GetIndex())
 	}
 	if a.hard {
-		r.files.hardGen = pos.Gen
+		r.files.Hard(pos.Gen)
 	}
 	if r.raft == nil { // the group is stopped
 		r.w.countEntries(r)

@@ -52,15 +52,15 @@ func (s *snapshots) offer(r *replica) (*pb.Snapshot, error) {
 	if r.wrong.why != nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	if !f.sendable() || f.newest < r.store.Offset || f.newest < r.membership.index {
+	if !f.sendable() || f.Newest.Index < r.store.Offset || f.Newest.Index < r.membership.index {
 		s.wanted = true
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}, nil
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.Newest.Index), Term: new(f.Newest.Term), ConfState: f.Newest.Conf}}, nil
 }
 
 // sendable reports whether there is a snapshot that other replicas can be sent.
-func (f *logRetention) sendable() bool { return f.newest != 0 && f.newestConf != nil }
+func (f *filesState) sendable() bool { return f.Newest.Index != 0 && f.Newest.Conf != nil }
 
 // send streams the snapshot that raft's message names.
 func (s *snapshots) send(r *replica, m *pb.Message) {
@@ -83,13 +83,13 @@ func (s *snapshots) stream(r *replica, m *pb.Message, done func(size int64, err 
 	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
 	if err != nil {
 		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(r.shard), "error", err)
-		r.files.newestConf, s.wanted = nil, true
+		r.files.Newest.Conf, s.wanted = nil, true
 		return nil, err
 	}
 	size, hash := file.Size(), file.Meta().Hash
 	_ = file.Close()
 	return &SnapshotStream{
-		Header: appendTransferHeader(nil, &transferHeader{group: r.shard, message: m, hash: hash, epoch: r.files.newestEpoch}),
+		Header: appendTransferHeader(nil, &transferHeader{group: r.shard, message: m, hash: hash, epoch: r.files.Newest.Epoch}),
 		Size:   size,
 		Open: func() (SnapshotSource, error) {
 			file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
@@ -302,7 +302,7 @@ func (s *snapshots) install(r *replica, taken *pb.Snapshot) record.Mark {
 	r.trustAgain()
 	r.place(a.mark)
 	r.membership.index = index
-	r.files.restored(&a.mark)
+	r.files.Restored(&a.mark)
 	r.w.host.cfg.Observer.SnapshotReceived(a.size)
 	return a.mark
 }

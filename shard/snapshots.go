@@ -10,6 +10,7 @@ import (
 
 	"carillon/internal/vfs"
 	"carillon/shard/record"
+	"carillon/shard/retention"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -26,6 +27,15 @@ const (
 	// shard that has a leader is never idle, because of its canary.
 	settleAfter = 3 * canaryEach
 )
+
+// filesState is where a group's state is on disk, and when its files are written.
+type filesState struct {
+	retention.Log
+	restating bool          // the creation or the tombstone is being written to the log
+	failedAt  time.Duration // when writing a snapshot last failed; monotonic, 0 = never
+	savedAt   time.Duration // when the newest snapshot was written; monotonic
+	unread    error         // at a start: a snapshot that may be intact could not be read
+}
 
 // snapshotRun is a snapshot that is being written. The worker saves the state in slices between its
 // turns, and a goroutine writes the file.
@@ -97,7 +107,7 @@ func (w *worker) tickSnapshots() {
 	for _, r := range w.groups {
 		r.leftovers.tick(r)
 		if r.hasLocalState() {
-			needed = min(needed, r.files.needed())
+			needed = min(needed, r.files.Needed())
 		}
 	}
 	w.needed.Store(needed)
@@ -110,18 +120,18 @@ func (w *worker) tickFiles(r *replica) {
 		return
 	}
 	current := w.stream.Generation()
-	pinned := r.files.needed() < current && current-r.files.needed() > max(1, w.host.pinnable.Load())
+	pinned := r.files.Needed() < current && current-r.files.Needed() > max(1, w.host.pinnable.Load())
 	switch {
 	case pinned && !r.files.restating && r.empty():
 		w.rewriteMarker(r)
 	case r.id == 0 || !r.snapshots.mayTry(r, w.now.Mono) || r.applied < foundingIndex || r.applied == foundingIndex && !r.snapshots.wanted:
 	case r.snapshots.wanted:
 		w.beginSnapshot(r)
-	case pinned && r.applied == r.files.newest && w.now.Mono-r.files.savedAt > settleAfter:
-		r.files.settle()
+	case pinned && r.applied == r.files.Newest.Index && w.now.Mono-r.files.savedAt > settleAfter:
+		r.files.Settle()
 		r.files.savedAt = w.now.Mono // not again while this mark is on its way
 		w.mark(r)
-	case pinned && r.applied > r.files.newest, r.files.logBytes > max(w.host.cfg.SnapshotLogBytes, r.machine.bytes()):
+	case pinned && r.applied > r.files.Newest.Index, r.files.Bytes() > max(w.host.cfg.SnapshotLogBytes, r.machine.bytes()):
 		w.beginSnapshot(r)
 	}
 }
@@ -150,7 +160,7 @@ func (w *worker) beginSnapshot(r *replica) {
 	run.state = r.machine.save()
 	run.meta.Hash = run.state.Hash()
 	w.snapshot = run
-	chunks, before := run.chunks, r.files.newest
+	chunks, before := run.chunks, r.files.Newest.Index
 	w.host.inBackground(func() {
 		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
 		if err == nil {
@@ -243,10 +253,10 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 		r.leftovers.some = true
 		return // the replica was removed
 	}
-	switch newest := r.files.newest; {
+	switch newest := r.files.Newest.Index; {
 	case newest > s.run.mark.Index:
 		return // a newer snapshot came from a peer
-	case newest == s.run.mark.Index && r.files.newestConf != nil:
+	case newest == s.run.mark.Index && r.files.Newest.Conf != nil:
 		return // it exists; without newestConf it was unreadable, and this one replaces it
 	}
 	if s.err != nil {
@@ -255,9 +265,31 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 		return
 	}
 	w.host.cfg.Observer.Snapshot(w.now.Mono - s.run.begun)
-	r.files.saved(&s.run.mark)
+	r.files.Saved(&s.run.mark)
 	r.files.savedAt = w.now.Mono
 	w.mark(r)
+}
+
+// hasLocalState reports whether the group has, or had, a replica on this node.
+func (r *replica) hasLocalState() bool { return r.id != 0 || r.tombstone != 0 }
+
+// rewriteMarker writes the creation of a replica that is still empty, or the tombstone of a removed
+// one, to the log again. The old generation that holds it can then be dropped.
+func (w *worker) rewriteMarker(r *replica) {
+	r.files.restating = true
+	if r.id == 0 {
+		w.append(appended{group: r, tombstone: r.tombstone, sync: true})
+		return
+	}
+	r.written.dirty = true
+	w.append(appended{group: r, create: &record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.Conf, Epoch: r.membership.epoch}, sync: true})
+}
+
+// mark writes the newest snapshot's mark and the hard state to the log, so that generations with
+// older ones can be dropped.
+func (w *worker) mark(r *replica) {
+	r.written.dirty = true
+	w.append(appended{group: r, mark: true, sync: true})
 }
 
 // empty reports whether the log has only the group's creation or tombstone. A group that has
@@ -338,6 +370,6 @@ func (l *leftovers) tick(r *replica) {
 	case l.some && r.w.now.Mono >= l.again:
 		l.delete(r)
 	case !l.some && r.id != 0 && !r.files.restating:
-		r.files.tomb = 0
+		r.files.Forgotten()
 	}
 }

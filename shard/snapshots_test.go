@@ -111,7 +111,7 @@ func TestI12Hash(t *testing.T) {
 				t.Fatal(err)
 			}
 			hashes = append(hashes, s.table().Hash())
-			if with == s && s.host.group(1).files.newest == 0 {
+			if with == s && s.host.group(1).files.Newest.Index == 0 {
 				t.Error("the snapshot was not used")
 			}
 		}
@@ -159,8 +159,8 @@ func TestLoadersGiveOneState(t *testing.T) {
 				}
 				got := ""
 				for _, g := range s.host.all() {
-					f := &g.files
-					got += fmt.Sprintln(g.shard, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.Last())
+					f := &g.files.Log
+					got += fmt.Sprintln(g.shard, g.applied, g.appliedTerm, f.Needed(), f.Newest.Index, f.Older(), f.Bytes(), g.written.hard, g.store.Last())
 					if tbl := s.host.Table(g.shard); tbl != nil {
 						got += fmt.Sprintf("%x %x\n", tbl.Hash(), image(tbl))
 					}
@@ -199,18 +199,6 @@ func TestRestartReadsLittleLog(t *testing.T) {
 			t.Errorf("%d snapshots of 2 groups in 20 generations", n)
 		}
 	})
-}
-
-func TestPinnable(t *testing.T) {
-	const gen = 64 << 20
-	for _, c := range []struct {
-		state, replicas int64
-		want            uint64
-	}{{0, 17, 1}, {gen - 1, 17, 1}, {gen, 17, 2}, {gen, 128, 4}, {388 << 20, 17, 7}, {100 << 30, 17, maxPinned}, {0, 16384, maxPinned}} {
-		if got := pinnable(c.state, c.replicas, gen); got != c.want {
-			t.Errorf("%d B of state in %d replicas: %d generations, want %d", c.state, c.replicas, got, c.want)
-		}
-	}
 }
 
 // TestDamagedSnapshot: the previous snapshot and the log replace a damaged newest one. Without them
@@ -259,13 +247,13 @@ func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 		r.add("second", time.Hour)
 		r.take(g)
 		shardOf(g).canary.next = 1 << 62 // idle from here on
-		if g.files.newest != g.applied {
-			t.Fatalf("snapshot at %d of %d", g.files.newest, g.applied)
+		if g.files.Newest.Index != g.applied {
+			t.Fatalf("snapshot at %d of %d", g.files.Newest.Index, g.applied)
 		}
 		r.fillMeta(8)
 		r.snapshots()
-		if g.files.older != g.files.newest || r.oldest() == 1 {
-			t.Fatalf("older %d, newest %d, log from generation %d: it still pins the log", g.files.older, g.files.newest, r.oldest())
+		if g.files.Older() != g.files.Newest.Index || r.oldest() == 1 {
+			t.Fatalf("older %d, newest %d, log from generation %d: it still pins the log", g.files.Older(), g.files.Newest.Index, r.oldest())
 		}
 		list := r.snapshotFiles(1)
 		r.kill()
@@ -331,8 +319,8 @@ func TestSnapshotWhileBusy(t *testing.T) {
 			r.turn()
 		}
 		r.settle()
-		if slices < 5 || g.files.newest != at || g.applied < at+uint64(slices) {
-			t.Errorf("%d turns, snapshot at %d, begun at %d, applied %d", slices, g.files.newest, at, g.applied)
+		if slices < 5 || g.files.Newest.Index != at || g.applied < at+uint64(slices) {
+			t.Errorf("%d turns, snapshot at %d, begun at %d, applied %d", slices, g.files.Newest.Index, at, g.applied)
 		}
 		r.restart()
 		for i := range slices {
@@ -417,7 +405,7 @@ func TestMetaMachine(t *testing.T) {
 		}
 		want = strings.Join(r.machine.lines, "\n")
 		r.restart()
-		if got := strings.Join(r.machine.lines, "\n"); got != want || r.host.group(Meta).files.newest == 0 {
+		if got := strings.Join(r.machine.lines, "\n"); got != want || r.host.group(Meta).files.Newest.Index == 0 {
 			t.Errorf("from a snapshot and the log: %q, want %q", got, want)
 		}
 		r.freeze = true
@@ -441,8 +429,8 @@ func TestI15TwoSnapshotsAreKept(t *testing.T) {
 			r.take(g)
 		}
 		list := r.snapshotFiles(1)
-		if len(list) != 2 || list[0].Index != g.files.newest || list[1].Index != g.files.older {
-			t.Fatalf("files %+v, want those of %d and %d", list, g.files.newest, g.files.older)
+		if len(list) != 2 || list[0].Index != g.files.Newest.Index || list[1].Index != g.files.Older() {
+			t.Fatalf("files %+v, want those of %d and %d", list, g.files.Newest.Index, g.files.Older())
 		}
 		r.kill()
 		if err := r.fs.FlipBit(r.host.snapshotDir()+"/"+list[0].Name, list[0].Bytes*4); err != nil {
@@ -453,7 +441,7 @@ func TestI15TwoSnapshotsAreKept(t *testing.T) {
 		r.add("more", time.Hour)
 		r.take(g)
 		got := r.snapshotFiles(1)
-		if len(got) != 2 || got[0].Index != g.files.newest || got[1].Name != list[1].Name {
+		if len(got) != 2 || got[0].Index != g.files.Newest.Index || got[1].Name != list[1].Name {
 			t.Errorf("files %+v, want a new one and %s, which is whole", got, list[1].Name)
 		}
 	})

@@ -29,8 +29,8 @@ func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []str
 		for _, s := range r.snapshotFiles(1) {
 			files = append(files, r.host.snapshotDir()+"/"+s.Name)
 		}
-		if g.files.older != g.files.newest || r.oldest() == 1 || len(files) != snapshots {
-			t.Fatalf("older %d, newest %d, log from generation %d, %d snapshots", g.files.older, g.files.newest, r.oldest(), len(files))
+		if g.files.Older() != g.files.Newest.Index || r.oldest() == 1 || len(files) != snapshots {
+			t.Fatalf("older %d, newest %d, log from generation %d, %d snapshots", g.files.Older(), g.files.Newest.Index, r.oldest(), len(files))
 		}
 		r.kill()
 		run(r, files)
