@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
 	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "shard/events", "shard/halt", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/retention", "shard/scheduler", "shard/silence", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
 	"internal/clocks":  {},
@@ -75,6 +75,7 @@ var mayImport = map[string][]string{
 	"shard/halt":          {"internal/vfs"},
 	"shard/retention":     {"shard/record"},
 	"shard/silence":       {},
+	"shard/snapshot":      {"internal/vfs", "timer", "wal"},
 	"shard/raftlog":       {"shard/record", "timer/encoding"}, // and raft's types
 	"shard/record":        {"wal", "timer", "timer/encoding"}, // and raft's types
 	"shard/wire":          {"internal/feature", "timer", "timer/encoding"},
@@ -141,7 +142,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/retention", "shard/scheduler", "shard/silence", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

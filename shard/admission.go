@@ -137,7 +137,8 @@ func (w *worker) holds() Memory {
 		Frames:  waiting, Messages: w.peerBytes.Load(),
 	}
 	if w.snapshot != nil {
-		m.Snapshots = w.snapshot.held()
+		copies, chunks := w.snapshot.feed.Held()
+		m.Snapshots = copies + chunks
 	}
 	return m
 }
@@ -161,10 +162,14 @@ func (w *worker) account() {
 		w.host.memory.Add(sum - w.held.told)
 		w.held.told = sum
 	}
-	if run := w.snapshot; run != nil && run.state.Held() > w.host.cfg.share(shareth, math.MaxInt64) && w.host.pressure() == over {
+	run := w.snapshot
+	if run == nil {
+		return
+	}
+	if copies, _ := run.feed.Held(); copies > w.host.cfg.share(shareth, math.MaxInt64) && w.host.pressure() == over {
 		w.host.cfg.Logger.Error("a snapshot is given up: what changes while it is written fills the memory; it is tried again",
 			"shard", uint32(run.group.shard), "bytes", m.Snapshots, "limit", w.host.cfg.MemoryLimit)
-		run.abort()
+		run.feed.Abort()
 	}
 }
 

@@ -159,9 +159,7 @@ func (r *replica) begin(m record.Mark) bool {
 func (r *replica) remove() {
 	r.stepDown()
 	r.refuseAll()
-	if run := r.w.snapshot; run != nil && run.group == r {
-		run.abort()
-	}
+	r.w.abortSnapshot(r)
 	r.tombstone = max(r.tombstone, r.id)
 	// Until the tombstone is on disk, the records that it voids must be kept.
 	files := filesState{restating: true}

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"errors"
-	"io"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -62,23 +61,22 @@ func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, repl
 		if w.snapshot.child != nil {
 			return
 		}
-		w.snapshot.abort()
+		w.snapshot.feed.Abort()
 	}
 	s.division.bearAt = w.now.Mono + wantedRetry
 	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())) {
 		w.host.cfg.Logger.Error("no room for the half of a shard that becomes a shard; it waits", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
 		return
 	}
-	run := &snapshotRun{group: s.g, child: child, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
+	run := &snapshotRun{group: s.g, child: child, begun: w.now.Mono}
 	run.mark = record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Epoch: 1, Conf: &pb.ConfState{}}
 	for _, m := range row.FirstMembers() {
 		run.mark.Conf.Voters = append(run.mark.Conf.Voters, m.Replica)
 	}
-	run.state = s.table.BeginBirth()
-	w.snapshot = run
-	chunks, leads := run.chunks, s.g.serving
+	w.begin(run, s.table.BeginBirth())
+	leads := s.g.serving
 	w.host.inBackground(func() {
-		state, err := w.host.writeChild(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
+		state, err := w.host.writeChild(run)
 		if err == nil {
 			child.w.box.post(&born{child: child, replica: replica, state: state, mark: run.mark, first: leads})
 		}
@@ -87,14 +85,11 @@ func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, repl
 	w.feedSnapshot()
 }
 
-// writeChild makes the child's table of the chunks of its parent's, and writes it to a file.
-func (f snapshotFiles) writeChild(run *snapshotRun, chunks <-chan []byte, took func()) (*table.Table, error) {
-	t, err := table.LoadChild(run.group.shard, run.child.shard, &chunkReader{chunks: chunks, took: took})
-	for range chunks { // after an error
-		took()
-	}
-	if err == nil && run.broken.Load() {
-		err = timer.ErrStopped
+// writeChild makes the child's table of what its parent's feed has, and writes it to a file.
+func (f snapshotFiles) writeChild(run *snapshotRun) (*table.Table, error) {
+	t, err := table.LoadChild(run.group.shard, run.child.shard, run.feed)
+	if ended := run.feed.End(); err == nil {
+		err = ended
 	}
 	if err != nil {
 		return nil, err
@@ -102,27 +97,6 @@ func (f snapshotFiles) writeChild(run *snapshotRun, chunks <-chan []byte, took f
 	run.mark.Hash = t.Hash()
 	_, err = writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, f.h.stream.SnapshotFloor(), t.BeginSnapshot())
 	return t, err
-}
-
-// chunkReader reads what a worker saves.
-type chunkReader struct {
-	chunks <-chan []byte
-	rest   []byte
-	took   func()
-}
-
-func (c *chunkReader) Read(p []byte) (int, error) {
-	for len(c.rest) == 0 {
-		chunk, more := <-c.chunks
-		if !more {
-			return 0, io.EOF
-		}
-		c.rest = chunk
-		c.took()
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
 }
 
 // birthDone ends the parent's part.

@@ -292,9 +292,7 @@ func (w *wrongState) found(r *replica, why error) {
 	}
 	w.times++
 	r.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing, and waits to be replaced", "shard", uint32(r.shard), "why", why)
-	if run := r.w.snapshot; run != nil && run.group == r {
-		run.abort()
-	}
+	r.w.abortSnapshot(r)
 	leader := r.leader
 	r.stepDown()
 	if r.leader = leader; leader {

@@ -275,10 +275,14 @@ func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 	})
 }
 
-// unsound is a timer.Saving of a memory that has changed by itself.
-type unsound struct{ timer.Saving }
+// unsound saves a state in a memory that has changed by itself.
+type (
+	unsound       struct{ machine }
+	unsoundSaving struct{ timer.Saving }
+)
 
-func (unsound) Sound() bool { return false }
+func (u unsound) save() timer.Saving { return unsoundSaving{u.machine.save()} }
+func (unsoundSaving) Sound() bool    { return false }
 
 // TestNoSnapshotOfDamagedMemory: damaged memory is not written to a snapshot, which would be the
 // only copy once the log before it is deleted. The process ends; the next one makes the state anew
@@ -289,8 +293,10 @@ func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 			r.add(id, time.Hour, func(s *timer.Spec) { s.Payload = []byte(`"` + strings.Repeat(id, 200<<10) + `"`) })
 		}
 		g := r.host.group(1)
+		shard := g.machine
+		g.machine = unsound{shard}
 		g.w.beginSnapshot(g)
-		g.w.snapshot.state = unsound{g.w.snapshot.state}
+		g.machine = shard
 		r.pass(time.Second)
 		if g.files.Newest.Index != 0 || len(r.snapshotFiles(1)) != 0 {
 			t.Errorf("there is a snapshot of entry %d: %v", g.files.Newest.Index, r.snapshotFiles(1))

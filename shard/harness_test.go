@@ -269,7 +269,7 @@ func (r *hostHarness) mustOpen() {
 func (r *hostHarness) abort() {
 	for _, w := range r.host.workers {
 		if w.snapshot != nil {
-			w.snapshot.abort()
+			w.snapshot.feed.Abort()
 		}
 	}
 	if r.bubble {

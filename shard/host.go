@@ -445,7 +445,7 @@ func (w *worker) abandon() {
 		r.machine.refuse(timer.ErrStopped)
 	}
 	if w.snapshot != nil {
-		w.snapshot.abort()
+		w.snapshot.feed.Abort()
 	}
 }
 

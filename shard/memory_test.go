@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"carillon/shard/raftlog"
+	"carillon/shard/snapshot"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -41,7 +42,7 @@ func (r *hostHarness) limitTo(left int64) {
 // hangingSnapshot begins a snapshot of shard 1 with a writer that consumes nothing.
 func (r *hostHarness) hangingSnapshot() *snapshotRun {
 	g := r.host.group(1)
-	run := &snapshotRun{group: g, chunks: make(chan []byte), state: shardOf(g).table.BeginSnapshot()}
+	run := &snapshotRun{group: g, feed: snapshot.NewFeed(shardOf(g).table.BeginSnapshot(), 0, func() {})}
 	g.w.snapshot = run
 	return run
 }
@@ -59,10 +60,10 @@ func TestMemoryOfASnapshotCounts(t *testing.T) {
 	if err := r.putBulky("x", 1); !errors.Is(err, timer.ErrMemory) {
 		t.Errorf("160 KiB are copied, 100 were left, and a timer more is %v", err)
 	}
-	if run.chunks == nil {
+	if run.feed.Ended() {
 		t.Error("a snapshot that holds little is given up")
 	}
-	run.abort()
+	run.feed.Abort()
 	r.host.workers[0].snapshot = nil
 	r.pass(tickInterval)
 	if err := r.putBulky("x", 1); err != nil {
@@ -86,7 +87,7 @@ func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 	if limit := r.host.cfg.MemoryLimit; most > limit+limit/shareth+64<<10 {
 		t.Errorf("%d bytes are held, the limit is %d", most, limit)
 	}
-	if run.chunks != nil || !run.broken.Load() {
+	if !run.feed.Ended() || !errors.Is(run.feed.End(), timer.ErrStopped) {
 		t.Error("the snapshot goes on")
 	}
 	r.host.workers[0].snapshot = nil

@@ -324,9 +324,7 @@ func (r *replica) stop(why error) {
 	r.stopped = why
 	r.stepDown()
 	r.refuseAll()
-	if run := r.w.snapshot; run != nil && run.group == r {
-		run.abort()
-	}
+	r.w.abortSnapshot(r)
 	r.raft, r.wrong.why, r.snapshots.incoming = nil, nil, nil
 	r.turn.wakeMs = math.MaxInt64
 	r.publish()

@@ -295,9 +295,7 @@ func (s *snapshots) install(r *replica, taken *pb.Snapshot) record.Mark {
 	}
 	s.incoming = nil
 	s.installs++
-	if run := r.w.snapshot; run != nil && run.group == r {
-		run.abort()
-	}
+	r.w.abortSnapshot(r)
 	r.machine.replace(a.state)
 	r.trustAgain()
 	r.place(a.mark)

@@ -3,14 +3,16 @@ package shard
 import (
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/internal/vfs"
 	"carillon/shard/record"
 	"carillon/shard/retention"
+	"carillon/shard/snapshot"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -20,9 +22,7 @@ const (
 	snapshotLogBytes = 32 << 20 // default of Config; a larger state needs as much log
 	snapshotRetry    = 30 * time.Second
 	wantedRetry      = 2 * time.Second // if a follower, perhaps needed for a majority, waits
-	snapshotChunk    = 256 << 10
-	snapshotRoom     = snapshotChunk + 4096
-	snapshotQueue    = 4 // chunks that wait for the writer
+	snapshotQueue    = 4               // chunks that wait for the writer
 	// settleAfter is how long after its newest snapshot an idle group gives up the older one. A
 	// shard that has a leader is never idle, because of its canary.
 	settleAfter = 3 * canaryEach
@@ -40,35 +40,11 @@ type filesState struct {
 // snapshotRun is a snapshot that is being written. The worker saves the state in slices between its
 // turns, and a goroutine writes the file.
 type snapshotRun struct {
-	group  *replica
-	child  *replica // that is born of the state; nil: it is a snapshot of the group
-	mark   record.Mark
-	meta   wal.SnapshotMeta
-	state  timer.Saving
-	chunks chan []byte
-	begun  time.Duration
-	broken atomic.Bool // the feed ended early: the file must not be kept
-	pieces []int       // capacities of the chunks that are not written yet, as the worker knows
-}
-
-// held returns the memory that the snapshot holds besides the state.
-func (s *snapshotRun) held() (n int64) {
-	n = s.state.Held()
-	for _, room := range s.pieces {
-		n += int64(room)
-	}
-	return n
-}
-
-// abort ends the feed early, so that no file is kept.
-func (s *snapshotRun) abort() {
-	if s.chunks == nil {
-		return
-	}
-	s.broken.Store(true)
-	close(s.chunks)
-	s.chunks = nil
-	s.state.Abort()
+	group *replica
+	child *replica // that is born of the state; nil: it is a snapshot of the group
+	mark  record.Mark
+	feed  *snapshot.Feed
+	begun time.Duration
 }
 
 // snapshotWritten is posted by the writing goroutine when it has written a chunk or is done.
@@ -86,7 +62,7 @@ func (s *snapshotWritten) handle(w *worker) {
 		w.snapshotDone(s)
 		return
 	}
-	s.run.pieces = s.run.pieces[1:]
+	s.run.feed.Took()
 	w.feedSnapshot()
 }
 
@@ -154,77 +130,40 @@ func (w *worker) beginSnapshot(r *replica) {
 		return
 	}
 	r.snapshots.wanted = false
-	run := &snapshotRun{group: r, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
+	run := &snapshotRun{group: r, begun: w.now.Mono}
 	run.mark = record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.Conf, Epoch: r.membership.epoch}
-	run.meta = wal.SnapshotMeta{Shard: uint32(r.shard), Index: r.applied, Term: r.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
-	run.state = r.machine.save()
-	run.meta.Hash = run.state.Hash()
-	w.snapshot = run
-	chunks, before := run.chunks, r.files.Newest.Index
+	state := r.machine.save()
+	meta := wal.SnapshotMeta{Shard: uint32(r.shard), Index: r.applied, Term: r.appliedTerm, Hash: state.Hash(), Conf: record.AppendMark(nil, run.mark)}
+	w.begin(run, state)
+	before, files := r.files.Newest.Index, w.host.snapshotFiles
 	w.host.inBackground(func() {
-		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
+		err := run.feed.Write(w.host.cfg.FS, files.snapshotDir(), meta, w.stream.SnapshotFloor())
 		if err == nil {
-			w.host.removeSnapshots(r.shard, run.meta.Index, before)
+			files.removeSnapshots(r.shard, meta.Index, before)
 		}
 		w.box.post(&snapshotWritten{run: run, done: true, err: err})
 	})
 	w.feedSnapshot()
 }
 
-// snapshotRooms holds the memory of chunks that are written, for the next: most states take one.
-var snapshotRooms = sync.Pool{New: func() any { return new([snapshotRoom]byte) }}
+// begin makes a run the worker's, which feeds it the state.
+func (w *worker) begin(run *snapshotRun, state timer.Saving) {
+	run.feed = snapshot.NewFeed(state, snapshotQueue, func() { w.box.post(&snapshotWritten{run: run}) })
+	w.snapshot = run
+}
 
 // feedSnapshot passes the next chunk to the writer, if the writer has room.
 func (w *worker) feedSnapshot() {
-	run := w.snapshot
-	if run.chunks == nil || len(run.chunks) == cap(run.chunks) {
-		return
-	}
-	chunk, done := run.state.Next(snapshotRooms.Get().(*[snapshotRoom]byte)[:0], snapshotChunk)
-	run.pieces = append(run.pieces, cap(chunk))
-	run.chunks <- chunk
-	if !done {
-		return
-	}
-	if !run.state.Sound() {
-		run.broken.Store(true)
-		w.endSnapshotFeed()
+	if run := w.snapshot; !run.feed.Next() {
 		run.group.memoryFailed()
-		return
 	}
-	w.endSnapshotFeed()
 }
 
-func (w *worker) endSnapshotFeed() {
-	close(w.snapshot.chunks)
-	w.snapshot.chunks = nil
-}
-
-// writeSnapshot writes chunks to a file until the channel is closed, and calls took after each.
-func (f snapshotFiles) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
-	file, err := wal.CreateSnapshot(f.h.cfg.FS, f.snapshotDir(), run.meta)
-	if err == nil {
-		file.KeepFree(f.h.stream.SnapshotFloor())
+// abortSnapshot gives up a snapshot of the group that is being written.
+func (w *worker) abortSnapshot(r *replica) {
+	if w.snapshot != nil && w.snapshot.group == r {
+		w.snapshot.feed.Abort()
 	}
-	for chunk := range chunks {
-		if err == nil {
-			_, err = file.Write(chunk)
-		}
-		if cap(chunk) == snapshotRoom {
-			snapshotRooms.Put((*[snapshotRoom]byte)(chunk[:snapshotRoom]))
-		}
-		took()
-	}
-	if err == nil && run.broken.Load() {
-		err = timer.ErrStopped
-	}
-	if err != nil {
-		if file != nil {
-			file.Abort()
-		}
-		return err
-	}
-	return file.Commit()
 }
 
 // removeSnapshots removes a group's snapshots older than newest, except the one at before, which is
@@ -372,4 +311,101 @@ func (l *leftovers) tick(r *replica) {
 	case !l.some && r.id != 0 && !r.files.restating:
 		r.files.Forgotten()
 	}
+}
+
+// A backup reads each shard's state from a snapshot file that covers every change acknowledged
+// before the backup began. It uses the group's regular snapshots: the worker cuts one in slices, a
+// goroutine writes the file, and the backup reads the file at its own pace.
+
+// State is a group's state in a snapshot file.
+type State struct {
+	SnapshotSource // its body: see docs/formats/snapshot.md and meta.md
+	Size           int64
+	Hash           uint64
+	Index          uint64 // last entry that the state includes
+}
+
+// OpenState opens the group's newest snapshot if it includes all entries up to index. Otherwise it
+// returns nil without an error, and orders a snapshot unless a sufficient one is being written. The
+// caller then asks again later.
+func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
+	var newest wal.SnapshotMeta
+	if f.h.resolve(id) != f.h.group(id) { // it is yet to be divided from that one
+		return nil, timer.NotLeaderError{}
+	}
+	err := f.h.read(id, false, func(*timerShard, int) bool {
+		r := f.h.group(id)
+		if r.files.Newest.Index >= index && r.files.sendable() {
+			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.Newest.Index, Term: r.files.Newest.Term}
+		} else if run := r.w.snapshot; run == nil || run.group != r || run.child != nil || run.mark.Index < index {
+			r.snapshots.wanted = true
+		}
+		return true
+	})
+	if err != nil || newest.Index == 0 {
+		return nil, err
+	}
+	file, err := wal.OpenSnapshot(f.h.cfg.FS, f.snapshotDir(), newest.FileName())
+	if err != nil {
+		return nil, err
+	}
+	return &State{SnapshotSource: file, Size: file.Size(), Hash: file.Meta().Hash, Index: newest.Index}, nil
+}
+
+// SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
+// Saving.
+func (f snapshotFiles) SaveMeta() (state timer.Saving, err error) {
+	r, wait := f.h.group(Meta), f.h.newWaiter(1)
+	if err := r.w.box.put(&call{func(*worker) { state = r.machine.save() }, wait}, math.MaxInt); err != nil {
+		wait.release()
+		return nil, err
+	}
+	if f.h.await(wait); state == nil {
+		return nil, timer.ErrStopped
+	}
+	return state, nil
+}
+
+// A shard is restored from a snapshot of a backup: its table is read, adapted to the new cluster,
+// and written as the first snapshot of the new cluster's replica. Changes of the lost cluster after
+// the backup are unknown. ADR 40 explains how the numbers that it gave out stay unique
+// nevertheless.
+
+// CreateLog creates an empty log in a directory in which groups are restored. Their state is in
+// their snapshots, but without a log the directory would seem to have lost it.
+func CreateLog(fsys vfs.FS, dir string) error {
+	stream, err := wal.Open(fsys, streamDir(dir), wal.Options{}, nil)
+	if err != nil {
+		return err
+	}
+	return stream.Close()
+}
+
+// restoredIndex is where a restored group's log begins: its snapshot stands for the entries before.
+const restoredIndex = foundingIndex + 1
+
+// WriteRestored writes a restored state (of a *Table, or of the meta group's machine) to a new data
+// directory, as the first snapshot of a group that has one replica. It then reads the snapshot back
+// with check.
+func WriteRestored(fsys vfs.FS, dir string, row Assignment, state timer.Saving, check func(io.Reader) error) error {
+	dir = SnapshotsDir(dir)
+	replica := row.Members[0].Replica
+	m := record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Hash: state.Hash(), Epoch: row.Epoch,
+		Conf: &pb.ConfState{Voters: []uint64{replica}, AutoLeave: new(false)}}
+	meta, err := writeState(fsys, dir, row.Group, m, 0, state)
+	if err != nil {
+		return err
+	}
+	written, err := wal.OpenSnapshot(fsys, dir, meta.FileName())
+	if err != nil {
+		return err
+	}
+	defer written.Close()
+	return check(written)
+}
+
+// writeState writes a state as a group's first snapshot, and leaves so much of the disk free.
+func writeState(fsys vfs.FS, dir string, id timer.ShardID, m record.Mark, keepFree uint64, state timer.Saving) (wal.SnapshotMeta, error) {
+	meta := wal.SnapshotMeta{Shard: uint32(id), Index: m.Index, Term: m.Term, Hash: m.Hash, Conf: record.AppendMark(nil, m)}
+	return meta, snapshot.Save(fsys, dir, meta, keepFree, state)
 }

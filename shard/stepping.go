@@ -143,7 +143,7 @@ func (d driver) Abandon() {
 	for _, w := range d.h.workers {
 		w.box.close()
 		if w.snapshot != nil {
-			w.snapshot.abort()
+			w.snapshot.feed.Abort()
 		}
 	}
 }
