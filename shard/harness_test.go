@@ -313,10 +313,7 @@ func (r *hostHarness) turn() {
 
 func (r *hostHarness) busy() bool {
 	for _, w := range r.host.workers {
-		w.box.mu.Lock()
-		events := len(w.box.events)
-		w.box.mu.Unlock()
-		if events > 0 || len(w.again) > 0 || len(w.out.inflight) > 0 && r.failed == nil && !r.freeze {
+		if w.box.waiting() > 0 || len(w.again) > 0 || len(w.out.inflight) > 0 && r.failed == nil && !r.freeze {
 			return true
 		}
 		if w.untilWake() <= 0 {

@@ -270,6 +270,13 @@ func (m *mailbox) put(e event, bound int) error {
 	return nil
 }
 
+// waiting returns the number of queued events.
+func (m *mailbox) waiting() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.events)
+}
+
 // take returns the queued events and makes empty the new queue.
 func (m *mailbox) take(empty []event) []event {
 	m.mu.Lock()

@@ -3,8 +3,10 @@ package shard
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"carillon/shard/rest"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -110,10 +112,7 @@ func (d driver) UntilWake() time.Duration {
 func (d driver) UntilWork() time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for _, w := range d.h.workers {
-		w.box.mu.Lock()
-		events := len(w.box.events)
-		w.box.mu.Unlock()
-		if events > 0 || len(w.again) > 0 {
+		if w.box.waiting() > 0 || len(w.again) > 0 {
 			return 0
 		}
 		least = min(least, w.untilWake())
@@ -249,9 +248,7 @@ func (d driver) Progress(id timer.ShardID) Progress {
 // its shards that have not ended.
 func (d driver) Waiting() (events, operations, flights int) {
 	for _, w := range d.h.workers {
-		w.box.mu.Lock()
-		events += len(w.box.events)
-		w.box.mu.Unlock()
+		events += w.box.waiting()
 		operations += int(w.queued.Load())
 		for _, s := range w.shards {
 			flights += s.scheduler.InFlight()
@@ -270,4 +267,84 @@ func (d driver) StepDrain() (flights int) {
 		}
 	}
 	return flights
+}
+
+// A manual clock stands still while there is work. It is moved to the next instant at which
+// something is due once all work of the present one is done: Settled finds that. What waits for an
+// instant must therefore be in Scheduler.NextWake, and what waits for work under way must keep
+// Scheduler.Settled false. A poll would do neither.
+
+// rest returns when the worker, which has nothing to do now, next has; nil: it has something to do.
+// Cost: O(its groups), and once they have nothing to do O(their topics with queues).
+func (w *worker) rest() *rest.Rest {
+	r := &rest.Rest{NowMs: w.now.WallMs, NextMs: math.MaxInt64}
+	if len(w.again)+len(w.stalled)+len(w.out.inflight)+len(w.out.closed) > 0 || w.out.frame != nil {
+		return nil
+	}
+	for _, g := range w.groups {
+		if len(g.pipeline.proposals)+g.machine.waits() > 0 || g.pipeline.refusedUntil != 0 || g.machine.hasWork() || !g.serving {
+			return nil
+		}
+	}
+	for _, s := range w.shards {
+		if !s.scheduler.Settled() {
+			return nil
+		}
+		r.NextMs = min(r.NextMs, s.scheduler.NextWake())
+	}
+	if r.NextMs <= r.NowMs {
+		return nil
+	}
+	return r
+}
+
+// Settled reports whether the shards have nothing to do at the present instant of a manual clock,
+// and when they next have, in wall-clock ms; math.MaxInt64: never. Calls of a Dispatcher that have
+// ended, but are not handed on yet, are not seen. It has one caller at a time, as TurnEnded.
+func (h *Host) Settled() (nextMs int64, settled bool) {
+	return h.manual.Settled(h.cfg.Clock.Look().WallMs, func(worker int) bool { return h.workers[worker].box.waiting() > 0 })
+}
+
+// TurnEnded returns a channel that gets a value when Settled may have changed.
+func (h *Host) TurnEnded() <-chan struct{} { return h.manual.Ended() }
+
+// ClockMoved has the workers look at a manual clock that was moved.
+func (h *Host) ClockMoved() {
+	for _, w := range h.workers {
+		select {
+		case w.box.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// DropFinished has the shards drop finished timers that are kept for too long, which each entry
+// does and a clock that runs sees to: the canary's entries do. It reports whether there are any;
+// they are gone once it reports none.
+func (h *Host) DropFinished() bool {
+	var some atomic.Bool
+	h.onWorkers(func(w *worker) {
+		for _, s := range w.shards {
+			if s.scheduler.Leads() && s.table.FinishedOverdue(w.now.WallMs) {
+				some.Store(true)
+				s.putCanary()
+				w.touch(s.g)
+			}
+		}
+	})
+	return some.Load()
+}
+
+// Left counts the timers that were due by now and have not ended, and those of them that are
+// leased.
+func (h *Host) Left() (n, leased int64) {
+	var sums [2]atomic.Int64
+	h.onWorkers(func(w *worker) {
+		for _, s := range w.shards {
+			n, leased := s.scheduler.Left()
+			sums[0].Add(n)
+			sums[1].Add(leased)
+		}
+	})
+	return sums[0].Load(), sums[1].Load()
 }

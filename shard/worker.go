@@ -139,7 +139,9 @@ func (w *worker) run(ctx context.Context) {
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	w.budget = turnBudget{lookAt: lookEach, heldAt: lookEach}
-	w.host.manual.turnBegins(w)
+	if w.host.manual != nil {
+		w.host.manual.Begin(w.number)
+	}
 	w.touchAgain()
 	w.look()
 	w.budget.began = w.now.Mono
@@ -162,7 +164,9 @@ func (w *worker) turn() {
 	w.effort.Slots += uint64(w.budget.scanned)
 	w.flush()
 	w.account()
-	w.host.manual.turnEnds(w)
+	if w.host.manual != nil {
+		w.host.manual.End(w.number, w.rest())
+	}
 }
 
 // startHeld starts the calls whose time has come since the turn began: beside timers of one instant
