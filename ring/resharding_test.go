@@ -200,7 +200,8 @@ func TestPlanDividesShards(t *testing.T) {
 	}
 }
 
-// checkDividing: one shard at a time is divided, and it does not move meanwhile.
+// checkDividing: one shard at a time is divided, it does not move meanwhile, and all know that it
+// has its child's timers.
 func checkDividing(t *testing.T, s *State) {
 	t.Helper()
 	rows := s.Rows()
@@ -214,6 +215,9 @@ func checkDividing(t *testing.T, s *State) {
 		}
 		if from := &rows[row.From]; !from.Settled || !sameNodes(from.Replicas, row.Replicas) {
 			t.Fatalf("%+v moves while %+v is divided from it", from, row)
+		}
+		if from := s.Unborn(row.Group); from != row.From {
+			t.Fatalf("the timers of %+v are looked for in shard %d", row, from)
 		}
 	}
 }

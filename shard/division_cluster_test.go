@@ -197,8 +197,8 @@ func TestClusterDivides(t *testing.T) {
 	})
 }
 
-// TestClusterDividesWithAKillAtEachStep: whichever node ends, and at whichever step of the division,
-// the others and its next process go on.
+// TestClusterDividesWithAKillAtEachStep: whichever node ends, or all at once, and at whichever step
+// of the division, the others and the next processes go on.
 func TestClusterDividesWithAKillAtEachStep(t *testing.T) {
 	every := 3
 	if testing.Short() {
@@ -206,7 +206,11 @@ func TestClusterDividesWithAKillAtEachStep(t *testing.T) {
 	}
 	steps := 0
 	for kill := -1; kill < steps; kill += every {
-		for victim := range 3 {
+		for victim := range 4 {
+			nodes := []int{victim}
+			if victim == 3 {
+				nodes = []int{0, 1, 2}
+			}
 			withDividing(t, func(d *dividingCluster) {
 				d.work(1, 6)
 				d.grow()
@@ -215,7 +219,9 @@ func TestClusterDividesWithAKillAtEachStep(t *testing.T) {
 				d.after = func() {
 					if due && d.steps-begin >= kill {
 						due = false
-						d.crash(victim)
+						for _, i := range nodes {
+							d.crash(i)
+						}
 					}
 				}
 				d.divide()
@@ -223,13 +229,15 @@ func TestClusterDividesWithAKillAtEachStep(t *testing.T) {
 				if kill < 0 {
 					steps = d.steps - begin
 				}
-				if d.hosts[victim].host == nil {
-					d.open1(victim)
+				for _, i := range nodes {
+					if d.hosts[i].host == nil {
+						d.open1(i)
+					}
 				}
 				d.work(2, 10)
 				d.finish()
 				if t.Failed() {
-					t.Fatalf("kill of node %d at step %d", firstNode+victim, kill)
+					t.Fatalf("kill of nodes %v at step %d", nodes, kill)
 				}
 			})
 		}

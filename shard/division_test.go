@@ -207,6 +207,9 @@ func TestShardDivides(t *testing.T) {
 					states[fmt.Sprint("now", i)] = timer.Done
 				}
 				d.wants(names, states)
+				if d.host.shard(1).table.Swept() {
+					t.Error("the parent drops what has left before all replicas of the child have it")
+				}
 				step("settled")
 				d.settled()
 				step("swept")
@@ -402,6 +405,40 @@ func TestTimersAddedMeanwhileLeave(t *testing.T) {
 		s.division.ready = false
 		s.propose()
 		s.division.ready = true
+		d.begin()
+		d.wants(names, nil)
+	})
+}
+
+// TestMarksGoWithTheirTimers: slots become free after the leader has looked at them, and others take
+// them before the entry is proposed. Each timer goes where it belongs, whose slot it has got.
+func TestMarksGoWithTheirTimers(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		const long = 1000 * time.Hour
+		var names []string
+		for i := range 20 {
+			name := fmt.Sprint("gone", i)
+			d.add(name, long)
+			d.do(timer.Command{Kind: timer.Cancel, ID: name})
+		}
+		d.host.Grow(2, 1)
+		s := d.host.shard(1)
+		s.division.rows = []Assignment{d.child}
+		s.division.child = d.child
+		for !s.division.ready {
+			s.division.lookForHalf()
+		}
+		marked := s.division.half[0]
+		s.division.child = Assignment{} // it waits for other entries
+		d.pass(timer.KeptMs*time.Millisecond + time.Minute)
+		last := s.table.LastHandle()
+		for i := range 20 {
+			names = append(names, fmt.Sprint("b", i))
+			d.add(names[i], long)
+		}
+		if marked == 0 || s.table.LastHandle() > last+1 {
+			t.Fatalf("marks %x, %d slots of %d: the test is about nothing", marked, s.table.LastHandle(), last)
+		}
 		d.begin()
 		d.wants(names, nil)
 	})

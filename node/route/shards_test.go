@@ -76,6 +76,24 @@ func TestReadsCountWithOneNumber(t *testing.T) {
 	}
 }
 
+// TestNumberThatGrowsWithinARead: what was read while the number of shards became another counts for
+// nothing.
+func TestNumberThatGrowsWithinARead(t *testing.T) {
+	n := newFakeCluster(1, 4).nodes[1]
+	read := func(of int, meanwhile func()) error {
+		return n.counting(of, func() error { meanwhile(); return nil })
+	}
+	if err := read(4, func() {}); err != nil {
+		t.Error(err)
+	}
+	if err := read(4, func() { n.counts.Store(8) }); !errors.Is(err, timer.ErrNoLeader) {
+		t.Errorf("a read that began with 4 shards and ended with 8: %v", err)
+	}
+	if err := read(8, func() { n.grows.Store(true) }); !errors.Is(err, timer.ErrNoLeader) {
+		t.Errorf("the host began to grow meanwhile: %v", err)
+	}
+}
+
 // TestRequestsFindTheirShard: an operation and a read of a timer go where the timer is by now,
 // whatever the number of shards was when they were begun.
 func TestRequestsFindTheirShard(t *testing.T) {
