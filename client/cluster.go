@@ -12,7 +12,7 @@ type Cluster struct {
 	ID       string `json:"cluster_id"` // empty before the founding
 	Version  string `json:"version"`    // of the answering node's program
 	TZData   string `json:"tzdata"`     // the time zones of that program, as "2025c"
-	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok
+	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok, or moving while their number grows
 	Replicas int    `json:"replicas"`   // that each shard should have, on at most as many nodes as there are
 
 	// ShardsTotal is how many shards there are, those included that are yet to be divided from

@@ -201,6 +201,50 @@ func TestNodeAwayOverTwoDoublings(t *testing.T) {
 	}
 }
 
+// TestNothingFlapsWhileShardsDouble: while the number of shards grows, and leaderships go to the nodes
+// that should have them, all nodes stay ready and see a healthy cluster.
+func TestNothingFlapsWhileShardsDouble(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := trio(t)
+	for _, n := range nodes {
+		until(t, "the cluster is healthy", func() bool {
+			_, view := n.call("GET", "/v1/cluster", "")
+			return strings.Contains(view, `"healthy":true`)
+		})
+	}
+	nodes[0].insist("POST", "/v1/cluster/shards", `{"shards":32}`)
+	// A machine that stands still makes nodes suspect, and a while later elects other leaders.
+	looks, last, stood := 0, time.Now(), time.Time{}
+	for grown := false; !grown; {
+		grown = true
+		var wrong []string
+		for i, n := range nodes {
+			if status, body := n.call("GET", "/readyz", ""); status != 200 {
+				wrong = append(wrong, fmt.Sprintf("n%d is not ready: %s", i+1, body))
+			}
+			_, view := n.call("GET", "/v1/cluster", "")
+			if !strings.Contains(view, `"healthy":true`) {
+				wrong = append(wrong, fmt.Sprintf("n%d sees %s", i+1, view))
+			}
+			grown = grown && strings.Contains(view, `"shards_total":32`) && !strings.Contains(view, `"resharding"`)
+			if time.Since(last) > 300*time.Millisecond {
+				stood = time.Now()
+			}
+			last = time.Now()
+		}
+		if time.Since(stood) < 5*time.Second {
+			continue
+		}
+		if looks++; wrong != nil {
+			t.Fatalf("look %d: %s", looks, strings.Join(wrong, "; "))
+		}
+	}
+	t.Logf("%d looks", looks)
+}
+
 // awaitGrown waits until a node counts with so many shards, and none is being divided.
 func (r *running) awaitGrown(shards int) {
 	r.t.Helper()

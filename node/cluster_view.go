@@ -38,8 +38,9 @@ func (e *engine) View() backend.ClusterView {
 		for _, r := range slices.Concat(rows[i].Replicas, rows[i].Leaving) {
 			replicas[r.Node]++
 		}
-		s := c.shardRow(&rows[i], leader[rows[i].Group], peers)
-		leads[leader[rows[i].Group]]++
+		by := c.leaderOf(&rows[i], leader)
+		s := c.shardRow(&rows[i], by, peers)
+		leads[by]++
 		v.Shards = append(v.Shards, s)
 	}
 	for _, n := range c.member.State.Nodes() {
@@ -53,14 +54,33 @@ func (e *engine) View() backend.ClusterView {
 }
 
 // healthy reports that nothing has to be waited for or seen to. A drained node is as it should be:
-// it holds nothing, and may stay so.
+// it holds nothing, and may stay so. So is a cluster whose shards double: one after the other is
+// being made or moved, and the view has how far that is.
 func healthy(v *backend.ClusterView) bool {
 	for i := range v.Nodes {
 		if s := v.Nodes[i].State; s != backend.NodeAlive && s != backend.NodeDrained {
 			return false
 		}
 	}
-	return len(v.Shards) > 0 && !slices.ContainsFunc(v.Shards, func(s backend.ShardRow) bool { return s.State != backend.ShardOK })
+	return len(v.Shards) > 0 && !slices.ContainsFunc(v.Shards, func(s backend.ShardRow) bool {
+		return s.State != backend.ShardOK && !(s.State == backend.ShardMoving && v.Resharding != nil)
+	})
+}
+
+// leaderOf is who leads a shard, by the leaders' own reports. One that leads since just now has not
+// reported it yet: this node's replica knows who that is; of a shard that was made just now it is
+// supposed to be its parent's, which stands first.
+func (c *core) leaderOf(row *ring.Assignment, seen map[timer.ShardID]uint64) uint64 {
+	if node := seen[row.Group]; node != 0 {
+		return node
+	}
+	if node, ok := c.host.Leader(row.Group); ok {
+		return node
+	}
+	if r, on := c.member.State.Resharding(); on && int(row.Group) >= r.From+r.Done {
+		return seen[row.From]
+	}
+	return 0
 }
 
 func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView {
@@ -91,6 +111,12 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 	return v
 }
 
+// leaderless reports whether a shard that nobody is known to lead has no leader, and not only while
+// its leadership goes from one node to another. A node without a replica cannot tell.
+func (c *core) leaderless(row *ring.Assignment) bool {
+	return !row.Names(c.p.self.ID()) || c.host.LacksLeader(row.Group, true)
+}
+
 func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) backend.ShardRow {
 	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch, Replicas: make([]string, 0, len(row.Replicas))}
 	if n, ok := c.member.State.Node(leader); ok {
@@ -115,7 +141,7 @@ func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) backen
 		s.State = backend.ShardNoQuorum
 	case !row.Settled:
 		s.State = backend.ShardMoving
-	case leader == 0 || alive < len(row.Replicas) || !peers.alive(leader):
+	case alive < len(row.Replicas) || leader != 0 && !peers.alive(leader) || leader == 0 && c.leaderless(row):
 		s.State = backend.ShardDegraded
 	default:
 		s.State = backend.ShardOK
@@ -158,7 +184,7 @@ func (c *core) Shard(id timer.ShardID) (backend.ShardView, bool) {
 	if !ok {
 		return backend.ShardView{}, false
 	}
-	v := backend.ShardView{ShardRow: c.shardRow(&row, c.member.SeenLeaders()[id], c.peers())}
+	v := backend.ShardView{ShardRow: c.shardRow(&row, c.leaderOf(&row, c.member.SeenLeaders()), c.peers())}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
 			v.Known, v.Term, v.Applied, v.Timers, v.Hash = true, g.Term, g.Applied, int64(g.Timers), g.Hash

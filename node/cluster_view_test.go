@@ -25,6 +25,12 @@ func TestHealthyWithADrainedNode(t *testing.T) {
 			t.Errorf("%s, %v: healthy %v", tt.state, tt.shards, !tt.want)
 		}
 	}
+	for _, state := range []backend.ShardState{backend.ShardMoving, backend.ShardDegraded, backend.ShardNoQuorum} {
+		v := backend.ClusterView{Shards: []backend.ShardRow{ok, {State: state}}, Resharding: &backend.ReshardingView{}}
+		if healthy(&v) != (state == backend.ShardMoving) {
+			t.Errorf("a shard is %s while shards double: healthy %v", state, healthy(&v))
+		}
+	}
 }
 
 // A node by itself is a healthy cluster of one, which cannot be drained or removed.

@@ -31,15 +31,13 @@ func (c *cluster) mayGrow(to int) error {
 		return ErrNotFounded
 	case c.growth.Parents != 0:
 		return fmt.Errorf("%w, to %d", ErrResharding, c.growth.To)
-	case to > MaxGrowth:
-		return fmt.Errorf("%w: %d are more than %d", ErrBadShards, to, MaxGrowth)
 	}
 	n := c.shards
-	for n < to {
+	for n < to && n < MaxGrowth {
 		n *= 2
 	}
-	if n != to || to == c.shards {
-		return fmt.Errorf("%w: there are %d, and can be twice as many, 4 times, 8 times, …; not %d", ErrBadShards, c.shards, to)
+	if n != to || to == c.shards || to > MaxGrowth {
+		return fmt.Errorf("%w: there are %d, and can be twice as many, 4 times, 8 times, … up to %d; not %d", ErrBadShards, c.shards, MaxGrowth, to)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func benchHost(b testing.TB, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
 	h := runBenchHost(b, shards, 7, r, soleRows(shards+1, 7), nil)
-	for h.NotReady() != nil {
+	for h.NotReady(false) != nil {
 		runtime.Gosched()
 	}
 	return h, r

@@ -52,7 +52,7 @@ func runHost(t *testing.T, fs vfs.FS, dir string, change func(*Config)) *process
 		t.Fatal(err)
 	}
 	h.Place(soleRows(cfg.Shards+1, cfg.Node))
-	for h.NotReady() != nil {
+	for h.NotReady(false) != nil {
 		runtime.Gosched()
 	}
 	return &process{h, sync.OnceValue(func() error { cancel(); return <-done })}
@@ -91,7 +91,7 @@ func TestRunAndStop(t *testing.T) {
 	if _, err := p.host.Propose(nil); !errors.Is(err, timer.ErrStopped) {
 		t.Errorf("after the end: %v", err)
 	}
-	if err := p.host.NotReady(); !errors.Is(err, timer.ErrStopped) {
+	if err := p.host.NotReady(false); !errors.Is(err, timer.ErrStopped) {
 		t.Errorf("after the end: %v", err)
 	}
 	p.host.Drain(ctx)

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"go.etcd.io/raft/v3"
 )
 
 // TestRaftLogNamesNodes: raft's log lines name nodes, not replica IDs.
@@ -24,5 +26,22 @@ func TestRaftLogNamesNodes(t *testing.T) {
 	}
 	if got := fmt.Sprint(h.nodeName(0xafd909a35), " ", h.nodeName(7), " ", (&Host{}).nodeName(7)); got != "n2 0000000007 0000000007" {
 		t.Error(got)
+	}
+}
+
+// TestWhoIsNoVoterYetIsNoWarning: a replica that is asked to stand before it knows that it is a voter
+// is nothing for operators.
+func TestWhoIsNoVoterYetIsNoWarning(t *testing.T) {
+	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
+		var out bytes.Buffer
+		l := raftLogger{slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})), &Host{}}
+		node, err := raft.NewRawNode(&raft.Config{ID: 7, ElectionTick: 10, HeartbeatTick: 1, Storage: raft.NewMemoryStorage(), MaxSizePerMsg: 1, MaxInflightMsgs: 1, Logger: l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = node.Campaign()
+		if text := out.String(); strings.Contains(text, "WARN") || strings.Contains(text, "unpromotable") != (level == slog.LevelDebug) {
+			t.Errorf("at level %v: %q", level, text)
+		}
 	}
 }

@@ -9,10 +9,32 @@ import (
 	"carillon/timer"
 )
 
+// settleFor is how long a node that has been ready stays so while a group's leader changes, or the
+// group has come here just now: leaderships move as shards do, and operations wait that long.
+const settleFor = 2 * time.Second
+
+// settles reports whether a group has got another leader, or none, a moment ago.
+func (p *replicaPublic) settles(now time.Duration) bool {
+	return now-time.Duration(p.changed.Load()) < settleFor
+}
+
+// LacksLeader reports whether this node's replica of a group knows no leader. In a node that has
+// been ready, one that is yet to come does not count, nor one that knows none for a moment.
+func (t *groupTable) LacksLeader(id timer.ShardID, wasReady bool) bool {
+	if int(id) >= len(t.all()) {
+		return !wasReady
+	}
+	p := &t.resolve(id).public
+	if !p.present.Load() {
+		return !wasReady
+	}
+	return p.leader.Load() == 0 && !(wasReady && p.settles(t.h.cfg.Clock.Mono()))
+}
+
 // NotReady returns the reason why the host does not serve fully, or nil if it does: every group
 // that has a replica here has a leader, and every shard that this node leads has fired its canary
-// within canaryLate.
-func (h *Host) NotReady() error {
+// within canaryLate. A host that has been ready is excused while a group settles.
+func (h *Host) NotReady(wasReady bool) error {
 	select {
 	case <-h.started:
 	default:
@@ -33,13 +55,18 @@ func (h *Host) NotReady() error {
 				return timer.ErrRecovering
 			}
 			continue
+		case leader == 0 && wasReady && r.public.settles(now):
+			continue
 		case leader == 0:
 			return &NoLeaderError{Group: r.shard}
 		case r.shard == Meta || leader != h.cfg.Node:
 			continue
 		}
 		at := time.Duration(h.shard(r.shard).canary.passed.Load())
-		if at == 0 {
+		switch {
+		case at == 0 && wasReady && r.public.settles(now):
+			continue
+		case at == 0:
 			return &CanaryError{Shard: r.shard}
 		}
 		if now-at > canaryLate {

@@ -54,7 +54,7 @@ func recoverFill(b *testing.B, config Config, timers int) {
 	go func() { done <- h.Run(ctx) }()
 	<-h.Started()
 	h.Place(soleRows(config.Shards+1, 7))
-	for h.NotReady() != nil {
+	for h.NotReady(false) != nil {
 		runtime.Gosched()
 	}
 	payload := []byte(strings.Repeat("x", *recoverPayload))

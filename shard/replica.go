@@ -150,6 +150,7 @@ func (r *replica) newRaft() error {
 	}
 	r.raft = node
 	r.public.present.Store(true)
+	r.public.changed.Store(int64(r.w.now.Mono))
 	r.election.leaderless, r.election.since = true, r.w.now.Mono
 	return nil
 }
@@ -337,6 +338,10 @@ type raftLogger struct {
 	host *Host
 }
 
+// notYetVoter is what raft warns of where a replica should stand for the leadership before it has the
+// state that makes it a voter. That is as it should be: another one stands, and it itself later.
+const notYetVoter = "%x is unpromotable and can not campaign"
+
 // replicaID matches a replica in raft's log lines.
 var replicaID = regexp.MustCompile(`\b[0-9a-f]{7,16}\b`)
 
@@ -372,6 +377,10 @@ func (l raftLogger) Infof(format string, v ...any) {
 }
 func (l raftLogger) Warning(v ...any) { l.log.Warn(fmt.Sprint(v...)) }
 func (l raftLogger) Warningf(format string, v ...any) {
+	if format == notYetVoter {
+		l.Infof(format, v...)
+		return
+	}
 	l.log.Warn(l.named(fmt.Sprintf(format, v...)))
 }
 func (l raftLogger) Error(v ...any)                 { l.log.Error(fmt.Sprint(v...)) }

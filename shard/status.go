@@ -24,6 +24,7 @@ type replicaPublic struct {
 	applied atomic.Uint64                      // index of the last applied entry
 	bytes   atomic.Int64                       // of the state, as of the last tick
 	divided atomic.Uint32                      // see table.DividedOf
+	changed atomic.Int64                       // monotonic ns at which the replica came, or the leader changed
 }
 
 // publish updates g.public.
@@ -32,6 +33,9 @@ func (r *replica) publish() {
 	before := r.public.leader.Swap(leader)
 	r.public.serves.Store(r.serving)
 	r.public.present.Store(r.raft != nil)
+	if leader != before {
+		r.public.changed.Store(int64(r.w.now.Mono))
+	}
 	r.public.takes.Store(!r.notLeading() || r.awaitsLeader())
 	r.public.applied.Store(r.applied)
 	if s, ok := r.machine.(*timerShard); ok {
@@ -49,8 +53,12 @@ func (h *Host) Leads(id timer.ShardID) bool { return h.resolve(id).public.serves
 // serve, or will soon know the leader and name it.
 func (h *Host) Takes(id timer.ShardID) bool { return h.resolve(id).public.takes.Load() }
 
-// Leader returns the node that leads the group, by what this node's replica knows.
+// Leader returns the node that leads the group, by what this node's replica knows. The host may have
+// yet to grow for it.
 func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
+	if int(id) > h.Shards() {
+		return 0, false
+	}
 	node = h.resolve(id).public.leader.Load()
 	return node, node != 0
 }

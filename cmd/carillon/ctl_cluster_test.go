@@ -116,7 +116,7 @@ func TestCtlCluster(t *testing.T) {
 		},
 		{
 			name: "cluster that grows", args: []string{"cluster"}, replies: ok(growing(1, "")), asked: []string{"GET /v1/cluster"},
-			out: []string{"their number grows from 4 to 8: 1 of 4 new shards\n"},
+			out: []string{"cluster c: not healthy, resharding\n", "their number grows from 4 to 8: 1 of 4 new shards\n"},
 		},
 		{
 			name: "cluster in motion", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},

@@ -60,6 +60,10 @@ func TestDoctor(t *testing.T) {
 		{"unfit, and a clock that is off", change(goodView, `"clock_offset_ms":-3`, `"clock_offset_ms":-900,"unfit":"its disk is slow"`), goodMetrics, 200, 2, []string{
 			"problem  n2          should not lead: its disk is slow", "warning  n2          its clock is -900 ms",
 		}},
+		{"shards double", change(goodView, `"nodes":[`, `"resharding":{"from":2,"to":4,"done":1},"nodes":[`), goodMetrics, 200, 0, []string{"ok     shards      resharding from 2 to 4: 1 of 2 new shards"}},
+		{"shards cannot double", change(goodView, `"nodes":[`, `"resharding":{"from":2,"to":4,"done":1,"shard":2,"waits_for":"majority"},"nodes":[`), goodMetrics, 200, 2, []string{
+			"problem  shards      resharding from 2 to 4: 1 of 2 new shards; shard 2 has lost most of its replicas",
+		}},
 		{"half an upgrade", change(goodView, `"n2","state":"alive","version":"v1","feature_level":2`, `"n2","state":"alive","version":"v2","feature_level":3`,
 			`"nodes":[`, `"upgrade":{"feature_level":3,"lacking":["n1","n3"]},"nodes":[`), goodMetrics, 200, 1, []string{
 			"the nodes run v1 and v2", "warning  releases    feature level 2; 3 when these run the newer release, too, and the upgrade is finalized: n1, n3",

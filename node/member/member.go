@@ -25,9 +25,10 @@ const (
 // Host is the part of the node's shards that a Member needs: shard.Host, which describes it.
 type Host interface {
 	Started() <-chan struct{}
-	NotReady() error
+	NotReady(wasReady bool) error
 	Leads(id timer.ShardID) bool
 	Leader(id timer.ShardID) (node uint64, ok bool)
+	LacksLeader(id timer.ShardID, wasReady bool) bool
 	Bytes(id timer.ShardID) int64
 	Groups() []shard.GroupStatus
 	Held(topic timer.TopicID) int
@@ -88,6 +89,7 @@ type Member struct {
 	onMembers func() // called when members or their addresses have changed
 	onLeads   func(id timer.ShardID, node uint64)
 	changed   task.Signal // rows, nodes or their addresses have changed
+	wasReady  atomic.Bool // Ready has been nil: that one shard's leader changes does not count any more
 }
 
 // NewMember makes the node's copy of the cluster's state, for a host that is made next: see Attach.
@@ -210,6 +212,7 @@ func (m *Member) Ready() error {
 			return fmt.Errorf("this node takes the place of another that was named %s: group %d has not got its replica back yet", n.Name, group)
 		}
 	}
+	m.wasReady.Store(true)
 	return nil
 }
 
@@ -221,7 +224,8 @@ func (m *Member) serves() error {
 	if why := m.clock.Fault(); why != "" {
 		return errors.New(why + ": nothing is started, expired or deleted meanwhile")
 	}
-	if err := m.host.NotReady(); err != nil {
+	was := m.wasReady.Load()
+	if err := m.host.NotReady(was); err != nil {
 		return err
 	}
 	if id, _, _ := m.State.Cluster(); id == "" || m.State.Secret() == nil {
@@ -231,14 +235,14 @@ func (m *Member) serves() error {
 		if m.State.Unborn(row.Group) != 0 {
 			continue // its parent is looked at
 		}
-		if _, led := m.host.Leader(row.Group); !led && row.Names(m.id) {
+		if row.Names(m.id) && m.host.LacksLeader(row.Group, was) {
 			return &shard.NoLeaderError{Group: row.Group}
 		}
 	}
 	if why := m.cfg.LacksKey(); why != "" {
 		return errors.New(why)
 	}
-	return m.host.NotReady() // once more: the shards are all there now, and are to have fired
+	return m.host.NotReady(was) // once more: the shards are all there now, and are to have fired
 }
 
 // HandOver transfers the leaderships to other nodes that can take them, until the context ends. The

@@ -2141,7 +2141,7 @@ export interface components {
              * @example 2025c
              */
             tzdata: string;
-            /** @description All nodes are alive or drained, and all shards ok. */
+            /** @description All nodes are alive or drained, and all shards ok, or moving while their number grows. */
             healthy: boolean;
             /** @description That each shard should have, on at most as many nodes as there are. Left out before the founding. */
             replicas?: number;

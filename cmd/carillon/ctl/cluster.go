@@ -74,6 +74,9 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 	if a.Healthy {
 		health = "healthy"
 	}
+	if a.Resharding != nil {
+		health += ", resharding"
+	}
 	fmt.Fprintf(out, "cluster %s: %s\n", printable(cmp.Or(a.ID, "not founded yet")), health)
 	if a.FeatureLevel != 0 {
 		fmt.Fprintln(out, levelLine(a))

@@ -64,7 +64,7 @@ type ClusterView struct {
 	ClusterID string `json:"cluster_id,omitzero"` // "" before the founding
 	Version   string `json:"version"`             // of this node's program
 	TZData    string `json:"tzdata"`              // filled in by the API
-	Healthy   bool   `json:"healthy"`             // every member is alive or drained, every shard ok
+	Healthy   bool   `json:"healthy"`             // every member is alive or drained, every shard ok, or moving while shards double
 	// That each shard should have, or as many as there are nodes; 0 before the founding.
 	Replicas int `json:"replicas,omitzero"`
 	// How many there are, those included that are yet to be divided from others; 0 before the

@@ -5,6 +5,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"carillon/internal/feature"
 	"carillon/timer/recurrence"
@@ -101,7 +102,7 @@ func Remove(rq *web.Request) *web.Problem {
 
 // SetReplicas takes {"replicas":n}.
 func SetReplicas(rq *web.Request) *web.Problem {
-	replicas, p := readNumber(rq, "replicas", maxReplicas)
+	replicas, p := readNumber(rq, "replicas", 1, maxReplicas)
 	if p != nil {
 		return p
 	}
@@ -117,7 +118,7 @@ func SetShards(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	shards, p := readNumber(rq, "shards", maxShards)
+	shards, p := readNumber(rq, "shards", math.MinInt32, math.MaxInt32) // the cluster says which it can have
 	if p != nil {
 		return p
 	}
@@ -134,21 +135,19 @@ func SetShards(rq *web.Request) *web.Problem {
 	return rq.Value(202, map[string]int64{"shards": shards})
 }
 
-// readNumber reads a body with one number, from 1 on.
-func readNumber(rq *web.Request, name string, most int64) (n int64, p *web.Problem) {
+// readNumber reads a body with one number.
+func readNumber(rq *web.Request, name string, least, most int64) (n int64, p *web.Problem) {
 	r, p := rq.Reader()
 	if p != nil {
 		return 0, p
 	}
-	r.Body([]string{name}, func(string) { n = r.Ranged(name, 1, most) })
-	if r.Err() == nil && n == 0 {
+	given := false
+	r.Body([]string{name}, func(string) { n, given = r.Ranged(name, least, most), true })
+	if r.Err() == nil && !given {
 		r.Reject(web.Bad(web.BadRequest, name+": is missing"))
 	}
 	return n, r.Problem()
 }
-
-// maxShards bounds the number in a request; the cluster has a bound of its own.
-const maxShards = 1 << 30
 
 // Finalize ends an upgrade.
 func Finalize(rq *web.Request) *web.Problem {

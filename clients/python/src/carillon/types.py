@@ -1199,7 +1199,7 @@ class _Cluster(TypedDict):
     tzdata: str
     """The version of that program's time zones. They come with the release and never from the machine."""
     healthy: bool
-    """All nodes are alive or drained, and all shards ok."""
+    """All nodes are alive or drained, and all shards ok, or moving while their number grows."""
     nodes: List[Node]
     shards: List[Shard]
 
