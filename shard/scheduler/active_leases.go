@@ -44,6 +44,7 @@ type activeLease struct {
 	timeout  time.Duration    // of the call
 	provenAt time.Duration    // when it was proposed, on clocks.Moment.Lease: a majority followed later
 	askedAt  time.Duration    // … monotonic, to learn how long a commit takes; reporting: since when
+	takenAt  time.Duration    // when its tokens were taken, monotonic
 	firedMs  int64            // when the call was started, wall clock
 	fromMs   int64            // of a first attempt: when the timer was due, or created if that was later; else 0
 	attempt  delivery.Outcome // how the call ended
@@ -150,7 +151,7 @@ func (al *activeLeases) stands(e entry) bool {
 		return false
 	}
 	f := al.byTimer[e.handle]
-	return (f == nil || f.seq != e.seq || f.phase != proposed) && al.pulls.reserved[e.handle] != e.seq && !al.table.PastExpiry(e.handle, al.now.WallMs)
+	return (f == nil || f.seq != e.seq || f.phase != proposed) && al.pulls.reserved[e.handle].seq != e.seq && !al.table.PastExpiry(e.handle, al.now.WallMs)
 }
 
 // kept reports that a gate has delayed a timer past its due time: a pause, a breaker, a limit, or

@@ -21,7 +21,7 @@ func (r *replica) counts(doing string, roughly bool) {
 	for h := timer.Handle(1); h <= r.table.LastHandle(); h++ {
 		d := r.table.Due(h)
 		f := r.leases.byTimer[h]
-		if d.Topic != 1 || d.State != timer.Scheduled || f != nil && f.seq == d.Seq && f.phase == proposed || r.pulls.reserved[h] == d.Seq {
+		if d.Topic != 1 || d.State != timer.Scheduled || f != nil && f.seq == d.Seq && f.phase == proposed || r.pulls.reserved[h].seq == d.Seq {
 			continue
 		}
 		w := r.Standing(h)

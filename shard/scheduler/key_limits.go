@@ -323,7 +323,7 @@ func (kq *keyQueues) use(l *keyLane) {
 		k.ends = max(k.ends, l.tag) + turnUnit/uint64(k.weight)
 	}
 	if q.mode.rated() {
-		k.bucket.tokens--
+		k.bucket.take()
 	}
 	k.leased++
 	if u := k.shared(); u != nil {
@@ -343,7 +343,7 @@ func (kq *keyQueues) freed(f *activeLease) {
 		return
 	}
 	if k.queue.mode.rated() && !f.called {
-		k.bucket.tokens++
+		k.bucket.giveBack(f.takenAt)
 	}
 	if k.active == f {
 		k.active = nil

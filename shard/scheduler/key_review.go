@@ -47,7 +47,7 @@ func (kq *keyQueues) review(h timer.Handle) {
 	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
 		return
 	}
-	if seq, ok := kq.pulls.reserved[h]; ok && kq.table.Live(h, seq) {
+	if r, ok := kq.pulls.reserved[h]; ok && kq.table.Live(h, r.seq) {
 		return
 	}
 	kq.limits.uncountCarried(h)

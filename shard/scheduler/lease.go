@@ -158,7 +158,7 @@ func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit de
 	f := &activeLease{
 		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
-		leaseEnd: al.now.Lease + last, timeout: timeout, provenAt: al.now.Lease, askedAt: al.now.Mono,
+		leaseEnd: al.now.Lease + last, timeout: timeout, provenAt: al.now.Lease, askedAt: al.now.Mono, takenAt: al.now.Mono,
 		kept: n.kept(e, &d),
 	}
 	if old := al.byTimer[e.handle]; old != nil {

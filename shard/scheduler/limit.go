@@ -112,9 +112,11 @@ type limit struct {
 // bucket is the token bucket of a limit, guarded by limit.mu.
 type bucket struct {
 	begun     bool
+	brims     bool // at the last fill it had no room for one token more
 	tokens    float64
 	perSecond float64       // at the last fill
 	at        time.Duration // time of the last fill; monotonic
+	brimmedAt time.Duration // when a token was last taken from one that brimmed; monotonic
 }
 
 // limiterUse is one queue's use of its topic's limit.
@@ -254,12 +256,12 @@ func (b *limit) lend() {
 	b.leases++
 }
 
-// end counts the end of a lease. If its call never started, its token is returned too.
-func (b *limit) end(now time.Duration, delivered bool) {
+// end counts the end of a lease of a moment. If its call never started, its token is returned too.
+func (b *limit) end(now, takenAt time.Duration, delivered bool) {
 	b.mu.Lock()
 	b.leases--
 	if !delivered {
-		b.bucket.tokens++
+		b.bucket.giveBack(takenAt)
 	}
 	told, _ := b.serve(now, nil)
 	idle := b.users == 0 && b.leases == 0
@@ -320,7 +322,7 @@ func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 			b.line.Push(&p.turn)
 		}
 		if b.topic.Policy.Rate.PerSecond > 0 {
-			b.bucket.tokens--
+			b.bucket.take()
 		}
 		if p != asker && p.lent == 1 {
 			told = append(told, p)
@@ -365,7 +367,7 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 	}
 	// At the rate of the last fill; a change of rate applies from the next one.
 	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*b.perSecond)
-	b.at, b.perSecond = max(b.at, now), perSecond
+	b.at, b.perSecond, b.brims = max(b.at, now), perSecond, b.tokens > most-1
 	const slack = 1e-9 // rounding errors of sums
 	if b.tokens >= 1-slack {
 		return 0
@@ -374,4 +376,20 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 		return LimitPoll
 	}
 	return time.Duration(min((1-b.tokens)/perSecond*1e9, float64(time.Hour))) + 1
+}
+
+// take takes a token. fill has said that there is one.
+func (b *bucket) take() {
+	b.tokens--
+	if b.brims {
+		b.brims, b.brimmedAt = false, b.at
+	}
+}
+
+// giveBack returns a token that was not used. If others were taken meanwhile from a bucket that
+// brimmed, it would have overflowed: with it, more than a burst would go at once.
+func (b *bucket) giveBack(takenAt time.Duration) {
+	if takenAt >= b.brimmedAt {
+		b.tokens++
+	}
 }

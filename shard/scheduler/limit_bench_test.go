@@ -15,7 +15,7 @@ func BenchmarkLimit(b *testing.B) {
 	for b.Loop() {
 		now += time.Microsecond
 		if ok, _ := p.acquire(topic, 0, 1, now); ok {
-			p.limit.end(now, true)
+			p.limit.end(now, 0, true)
 		}
 	}
 }

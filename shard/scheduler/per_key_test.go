@@ -368,7 +368,7 @@ func TestPartsOfShards(t *testing.T) {
 	served := map[*limiterUse]int{}
 	for range 100 {
 		clear(notified)
-		first.limit.end(0, true)
+		first.limit.end(0, 0, true)
 		for p := range notified {
 			served[p]++
 			p.acquire(topic, keys[p], 1, 0) // uses the one that it was granted
@@ -404,7 +404,7 @@ func TestPartsOfShardsThatComeLate(t *testing.T) {
 	clear(served)
 	for range rounds {
 		for range ended {
-			one.limit.end(0, true)
+			one.limit.end(0, 0, true)
 		}
 		turn(one)
 		turn(many)
@@ -412,7 +412,7 @@ func TestPartsOfShardsThatComeLate(t *testing.T) {
 	if served[one]+served[many] != rounds*ended || served[one] < 98 || served[one] > 102 {
 		t.Errorf("%d and %d, want 100 and 900", served[one], served[many])
 	}
-	one.limit.end(0, true)
+	one.limit.end(0, 0, true)
 	many.release(0)
 	one.release(0)
 	if n := l.Held(1); n != leases-1 {

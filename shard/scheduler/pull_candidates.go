@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"slices"
+	"time"
 
 	"carillon/shard/table"
 	"carillon/timer"
@@ -16,10 +17,10 @@ const pullBytes = 8 << 20
 
 // pulledTopics are the topics whose timers consumers fetch.
 type pulledTopics struct {
-	reserved map[timer.Handle]uint64 // leases in the log's pipeline; the value is the timer's Seq
-	list     []*topicQueue           // those that may have timers ready
-	renotify int                     // index in list of the one announced last
-	fresh    []*topicQueue           // of these, those whose timers became ready in this turn
+	reserved map[timer.Handle]reservation // leases in the log's pipeline
+	list     []*topicQueue                // those that may have timers ready
+	renotify int                          // index in list of the one announced last
+	fresh    []*topicQueue                // of these, those whose timers became ready in this turn
 
 	*leader
 	consumers *consumerLeases
@@ -34,7 +35,7 @@ type pulledTopics struct {
 
 func newPulledTopics(s *Scheduler) pulledTopics {
 	return pulledTopics{
-		reserved: map[timer.Handle]uint64{}, leader: &s.leader,
+		reserved: map[timer.Handle]reservation{}, leader: &s.leader,
 		consumers: &s.consumers, due: &s.due, keys: &s.keys, leases: &s.leases, limits: &s.limits, series: &s.series, topics: &s.topics, windows: &s.windows,
 	}
 }
@@ -299,10 +300,16 @@ func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
 	return e, false
 }
 
+// reservation is a lease in the log's pipeline, that is proposed for a consumer.
+type reservation struct {
+	seq     uint64        // of the timer
+	takenAt time.Duration // when its tokens were taken, monotonic
+}
+
 // reserve counts a lease that is being proposed for a consumer: it has its key, and counts at the
 // limit. Review ends both.
 func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
-	pt.reserved[e.handle] = e.seq
+	pt.reserved[e.handle] = reservation{e.seq, pt.now.Mono}
 	pt.table.WaitIn(e.handle, nil, 0)
 	if q.keys != nil {
 		pt.keys.reserve(e)
@@ -315,7 +322,7 @@ func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 // pulled handles the applied result of a consumer's lease.
 func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
 	if r.Code != timer.OK {
-		pt.table.Rearm(h, pt.reserved[h]) // the timer changed, or only the delivery of its topic
+		pt.table.Rearm(h, pt.reserved[h].seq) // the timer changed, or only the delivery of its topic
 		pt.undo(h)
 		return
 	}
@@ -333,14 +340,14 @@ func (pt *pulledTopics) dropped(h timer.Handle) {
 
 // undo ends the reservation of a lease that is not given. It costs no token.
 func (pt *pulledTopics) undo(h timer.Handle) {
-	seq := pt.reserved[h]
+	r := pt.reserved[h]
 	delete(pt.reserved, h)
-	if c, ok := pt.keys.refOf(h); ok && c.leased && c.seq == seq && c.lane.key.queue.mode.rated() {
-		c.lane.key.bucket.tokens++
+	if c, ok := pt.keys.refOf(h); ok && c.leased && c.seq == r.seq && c.lane.key.queue.mode.rated() {
+		c.lane.key.bucket.giveBack(r.takenAt)
 	}
-	if c, ok := pt.limits.carried[h]; ok && c.seq == seq {
+	if c, ok := pt.limits.carried[h]; ok && c.seq == r.seq {
 		delete(pt.limits.carried, h)
-		c.limits.end(pt.now.Mono, false)
+		c.limits.end(pt.now.Mono, r.takenAt, false)
 	}
 	pt.keys.review(h)
 }

@@ -234,7 +234,7 @@ func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
 				c.until, c.fence = end.end, tl.table.Due(h).Fence
 			}
 			if c.until == 0 {
-				c.limits.end(tl.now.Mono, true)
+				c.limits.end(tl.now.Mono, 0, true)
 				continue
 			}
 			left[h] = c

@@ -28,10 +28,10 @@ func (c *counted) lend(limits counted) {
 	}
 }
 
-func (c *counted) end(now time.Duration, delivered bool) {
+func (c *counted) end(now, takenAt time.Duration, delivered bool) {
 	for _, b := range c {
 		if b != nil {
-			b.end(now, delivered)
+			b.end(now, takenAt, delivered)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (tl *topicLimits) restKeyless(q *topicQueue) {
 
 // uncount stops counting an active lease at its topic's limit.
 func (tl *topicLimits) uncount(f *activeLease) {
-	f.limits.end(tl.now.Mono, f.called)
+	f.limits.end(tl.now.Mono, f.takenAt, f.called)
 	f.limits = counted{}
 }
 
@@ -222,7 +222,7 @@ func (tl *topicLimits) uncountCarried(h timer.Handle) {
 	}
 	if d := tl.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
 		delete(tl.carried, h)
-		c.limits.end(tl.now.Mono, true)
+		c.limits.end(tl.now.Mono, 0, true)
 	}
 }
 
@@ -240,7 +240,7 @@ func (tl *topicLimits) end() {
 			tl.carriedOver[h] = c
 			continue
 		}
-		c.limits.end(tl.now.Mono, true)
+		c.limits.end(tl.now.Mono, 0, true)
 	}
 	tl.carried = nil
 }
@@ -275,7 +275,7 @@ func (tl *topicLimits) endCarriedOver(all bool) {
 			}
 		}
 		delete(tl.carriedOver, h)
-		c.limits.end(tl.now.Mono, true)
+		c.limits.end(tl.now.Mono, 0, true)
 	}
 }
 

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -198,5 +199,45 @@ func TestNextLeaderMayExtend(t *testing.T) {
 	r.pass(2 * time.Second)
 	if r.held() != 0 {
 		t.Errorf("%d leases count after the end", r.held())
+	}
+}
+
+// TestTokenReturnedLate: a lease stays in the pipeline while its bucket fills up, and is then
+// dropped. Its token does not come back on top of a full bucket: no more than the burst goes at
+// once, of a key, of the timers without one, and of a topic. A token that has room comes back.
+func TestTokenReturnedLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		id  string
+		set func(*timer.Policy)
+	}{
+		"key":     {"{k}%d", perKey(timer.PerKey{Rate: rate(10, 3)})},
+		"keyless": {"%d", perKey(timer.PerKey{Rate: rate(10, 3)})},
+		"topic":   {"%d", func(p *timer.Policy) { p.Rate = rate(10, 3) }},
+	} {
+		for later, want := range map[time.Duration]int{time.Second: 3, 0: 3} {
+			r := newReplica(t)
+			r.topic(1, test.set)
+			r.now.Mono += time.Minute // the buckets are full
+			r.add(fmt.Sprintf(test.id, 0), 0)
+			r.Run()
+			var b table.Batch
+			b.Reset(r.now.WallMs, 1, 1)
+			r.items = nil
+			r.Lease(&b)
+			dropped := r.items
+			if len(dropped) != 1 {
+				t.Fatalf("%s: %d leases are proposed", name, len(dropped))
+			}
+			r.now.Mono += later
+			for i := range 5 {
+				r.add(fmt.Sprintf(test.id, i+1), 0)
+			}
+			r.turn()
+			dropped[0](nil, false)
+			r.turn()
+			if n := len(r.calls); n != want {
+				t.Errorf("%s, dropped after %s: %d start at once, want %d", name, later, n, want)
+			}
+		}
 	}
 }
