@@ -333,7 +333,7 @@ func (n *node) mayGoByClock(id string, dueMs int64) {
 // clock skipped the first ones. An owner may have asked for that, and the checker cannot tell. A
 // Fire runs such an occurrence, and the next one is later still. It also counts occurrences that
 // the wrong clock called, that died, and that a client has redriven: a redrive keeps the due time,
-// and no attempt may start before it.
+// and no attempt may start before it. A further attempt is 1 ms later, see table.Due.NotBefore.
 func (w *World) skippedAhead() (n int64) {
 	if w.checker.misled == 0 {
 		return 0
@@ -359,7 +359,7 @@ func (w *World) skippedAhead() (n int64) {
 		switch {
 		case first.catchUp == timer.CatchUpSkip:
 			n += int64(b2u(now.NextMs <= last+(1+known.fires)*first.every))
-		case known.redriven && called && now.Occurrence == 0 && now.NextMs == now.DueMs:
+		case known.redriven && called && now.Occurrence == 0 && now.NextMs == now.DueMs+int64(min(now.Attempts, 1)):
 			n += int64(b2u(now.NextMs <= last))
 		}
 	}
