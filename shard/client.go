@@ -104,14 +104,11 @@ func (c clients) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Res
 		wait.release()
 		return timer.Result{}, err
 	}
-	if err := o.shard.g.w.box.offer(o); err != nil {
+	if err := c.submit(o.shard.g.w, o, wait, c.h.cfg.MaxQueued); err != nil {
 		o.shard.g.w.queued.Add(-1)
-		wait.release()
 		return timer.Result{}, err
 	}
-	c.h.await(wait)
-	r, err := c.finish(o)
-	return r, err
+	return c.finish(o)
 }
 
 // DoAll submits many commands at once, stores their results in list, and returns when all are
@@ -163,12 +160,9 @@ func (c clients) read(id timer.ShardID, long bool, serve func(s *timerShard, bud
 // ask submits a read and waits until it is served.
 func (c clients) ask(r *read) error {
 	r.wait = c.h.newWaiter(1)
-	wait := r.wait
-	if err := r.group.w.box.offer(r); err != nil {
-		wait.release()
+	if err := c.submit(r.group.w, r, r.wait, c.h.cfg.MaxQueued); err != nil {
 		return err
 	}
-	c.h.await(wait)
 	return r.err
 }
 
@@ -184,6 +178,22 @@ func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int)
 		return serve(s, budget)
 	}
 	return r
+}
+
+// onWorker runs fn on a worker and waits for it.
+func (c clients) onWorker(w *worker, fn func(w *worker)) error {
+	wait := c.h.newWaiter(1)
+	return c.submit(w, &call{fn, wait}, wait, math.MaxInt)
+}
+
+// submit queues an event, unless more than bound wait, and waits for its answer.
+func (c clients) submit(w *worker, e event, wait *waiter, bound int) error {
+	if err := w.box.put(e, bound); err != nil {
+		wait.release()
+		return err
+	}
+	c.h.await(wait)
+	return nil
 }
 
 // Timer reads one timer linearizably. It returns nil if there is none.
@@ -235,11 +245,9 @@ func (c clients) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 func (c clients) Propose(cmd []byte) (any, error) {
 	wait := c.h.newWaiter(1)
 	o := &metaOp{meta: c.h.metaGroup(), cmd: cmd, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
-	if err := o.meta.g.w.box.offer(o); err != nil {
-		wait.release()
+	if err := c.submit(o.meta.g.w, o, wait, c.h.cfg.MaxQueued); err != nil {
 		return nil, err
 	}
-	c.h.await(wait)
 	return o.result, o.err
 }
 
@@ -312,7 +320,6 @@ func (topicsChanged) handle(w *worker) {
 // this node does not lead the shard.
 func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []scheduler.Standing, err error) {
 	s := c.h.resolve(id).machine.(*timerShard)
-	wait := c.h.newWaiter(1)
 	look := func(*worker) {
 		if !s.g.serving || !s.scheduler.Leads() || s.division.hasLeft(id) {
 			err = s.g.notLeader()
@@ -323,11 +330,9 @@ func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []sche
 			out[i] = s.scheduler.Standing(s.table.Named(q.Topic, []byte(name), 0))
 		}
 	}
-	if err := s.g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
-		wait.release()
+	if err := c.onWorker(s.g.w, look); err != nil {
 		return nil, err
 	}
-	c.h.await(wait)
 	return out, err
 }
 

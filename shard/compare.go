@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,17 +37,11 @@ func (p *statePoint) same(o *statePoint) bool { return p.version == o.version &&
 
 // comparison is a replica's knowledge of the group's states, its own included.
 type comparison struct {
-	nextAt  time.Duration // when the leader requests the next comparison
-	wanted  bool          // the leader's next entry requests a comparison
-	last    uint64        // entry of the last comparison
-	points  []replicaPoints
-	differs bool // states without a majority were logged; cleared when the majority has this state
-}
-
-// replicaPoints holds the newest points of a replica, oldest first.
-type replicaPoints struct {
-	replica uint64
-	points  []statePoint
+	nextAt  time.Duration           // when the leader requests the next comparison
+	wanted  bool                    // the leader's next entry requests a comparison
+	last    uint64                  // entry of the last comparison
+	points  map[uint64][]statePoint // newest of each replica, oldest first
+	differs bool                    // states without a majority were logged; cleared when the majority has this state
 }
 
 // tick makes the leader request a comparison every compareEach, if an entry was applied
@@ -90,41 +85,29 @@ func (c *comparison) sendAll(r *replica, p *statePoint) {
 
 // note records a point, and replaces the replica's points at that entry and later ones.
 func (c *comparison) note(replica uint64, p statePoint) {
-	i := slices.IndexFunc(c.points, func(r replicaPoints) bool { return r.replica == replica })
-	if i < 0 {
-		i = len(c.points)
-		c.points = append(c.points, replicaPoints{replica: replica})
+	list := slices.DeleteFunc(c.points[replica], func(o statePoint) bool { return o.index >= p.index })
+	if list = append(list, p); len(list) > pointsKept {
+		list = slices.Delete(list, 0, 1)
 	}
-	r := &c.points[i]
-	r.points = slices.DeleteFunc(r.points, func(o statePoint) bool { return o.index >= p.index })
-	if r.points = append(r.points, p); len(r.points) > pointsKept {
-		r.points = slices.Delete(r.points, 0, 1)
+	if c.points == nil {
+		c.points = map[uint64][]statePoint{}
 	}
+	c.points[replica] = list
 }
 
 // point returns a replica's point at an entry, or nil if that is unknown.
 func (c *comparison) point(replica, index uint64) *statePoint {
-	for i := range c.points {
-		if c.points[i].replica != replica {
-			continue
-		}
-		for j := range c.points[i].points {
-			if p := &c.points[i].points[j]; p.index == index {
-				return p
-			}
+	for i := range c.points[replica] {
+		if p := &c.points[replica][i]; p.index == index {
+			return p
 		}
 	}
 	return nil
 }
 
-// forget drops a replica's points because its state was replaced.
-func (c *comparison) forget(replica uint64) {
-	c.points = slices.DeleteFunc(c.points, func(r replicaPoints) bool { return r.replica == replica })
-}
-
 // keep drops the points of replicas that are no longer members.
 func (c *comparison) keep(members []uint64) {
-	c.points = slices.DeleteFunc(c.points, func(r replicaPoints) bool { return !slices.Contains(members, r.replica) })
+	maps.DeleteFunc(c.points, func(replica uint64, _ []statePoint) bool { return !slices.Contains(members, replica) })
 }
 
 // judge compares this replica's state after an entry with the majority's. If all voters have
@@ -204,22 +187,13 @@ func (c *comparison) describe(r *replica, index uint64) string {
 // isWrong reports whether a replica's latest point was not the majority's. As the leader it
 // would only transfer the leadership again.
 func (c *comparison) isWrong(r *replica, replica uint64) bool {
-	p := c.latest(replica)
-	if p == nil {
+	n := len(c.points[replica])
+	if n == 0 {
 		return false
 	}
+	p := &c.points[replica][n-1]
 	right := c.rightPoint(r, p.index)
 	return right != nil && right.version == p.version && !right.same(p)
-}
-
-// latest returns a replica's newest point, or nil if it has not reported.
-func (c *comparison) latest(replica uint64) *statePoint {
-	for i := range c.points {
-		if list := c.points[i].points; c.points[i].replica == replica && len(list) > 0 {
-			return &list[len(list)-1]
-		}
-	}
-	return nil
 }
 
 // A state message has its version, the replica, the entry, the hash's version, 1, the hash. Builds
@@ -319,7 +293,7 @@ func (w *wrongState) disproved(r *replica) {
 // trustAgain forgets the comparisons of a state that was replaced.
 func (r *replica) trustAgain() {
 	r.wrong.why = nil
-	r.compare.forget(r.id)
+	delete(r.compare.points, r.id)
 	r.compare.differs = false
 }
 

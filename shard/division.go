@@ -126,16 +126,11 @@ func (d *division) hasLeft(asked timer.ShardID) bool {
 // Division returns how far a shard is with its division: how many of its slots are looked at, of
 // how many; whether the child's half has left it, and is dropped from it.
 func (t *groupTable) Division(id timer.ShardID) (marked, total int, divided, swept bool) {
-	s, wait := t.h.shard(id), t.h.newWaiter(1)
-	look := func(*worker) {
+	s := t.h.shard(id)
+	_ = t.h.onWorker(s.g.w, func(*worker) {
 		marked, total = int(s.division.at), int(s.table.LastHandle())
 		divided, swept = s.table.Leaving(), s.table.DividedOf() > 0 && !s.table.Leaving()
-	}
-	if s.g.w.box.put(&call{look, wait}, math.MaxInt) != nil {
-		wait.release()
-		return 0, 0, false, false
-	}
-	t.h.await(wait)
+	})
 	return marked, total, divided || swept, swept
 }
 

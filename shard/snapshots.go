@@ -3,7 +3,6 @@ package shard
 import (
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"time"
 
@@ -355,15 +354,11 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 // SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
 // Saving.
 func (f snapshotFiles) SaveMeta() (state timer.Saving, err error) {
-	r, wait := f.h.group(Meta), f.h.newWaiter(1)
-	if err := r.w.box.put(&call{func(*worker) { state = r.machine.save() }, wait}, math.MaxInt); err != nil {
-		wait.release()
-		return nil, err
+	r := f.h.group(Meta)
+	if err = f.h.onWorker(r.w, func(*worker) { state = r.machine.save() }); err == nil && state == nil {
+		err = timer.ErrStopped
 	}
-	if f.h.await(wait); state == nil {
-		return nil, timer.ErrStopped
-	}
-	return state, nil
+	return state, err
 }
 
 // A shard is restored from a snapshot of a backup: its table is read, adapted to the new cluster,
