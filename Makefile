@@ -62,15 +62,19 @@ FIRST := ./test/e2e ./node ./test/sim ./cmd/carillon ./shard ./ring
 EVERY  = $(FIRST) $(filter-out $(FIRST),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
 
 # The race detector needs a C compiler, and makes tests three to ten times as slow. It has nothing to find where one goroutine does all: in the
-# simulator, and in the packages of PURE. Of MODELS it runs the short tests alone; those at full length are one goroutine too. The processes
-# that ./test/e2e and ./cmd start are built without it: they start ten times as slowly with it, and what runs in them is tested under it by
-# its own package. `make soak-tests` has it everywhere.
+# simulator, in the packages of PURE, and in the tests of ALONE. Of MODELS it runs the short tests, and not those of STEPPED, of which a goroutine
+# makes each step; `models` runs all of them at full length. The processes that ./test/e2e and ./cmd start are built without it: they start ten times
+# as slowly with it, and what runs in them is tested under it by its own package. `make soak-tests` has it everywhere.
 RACE   := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 MODELS := ./shard ./ring ./wal
-PURE   := ./wheel ./timer ./timer/% ./shard/record ./shard/scheduler ./shard/table ./shard/table/% ./shard/wire ./internal/order
+PURE   := ./wheel ./timer ./timer/% ./shard/record ./shard/scheduler ./shard/table ./shard/table/% ./shard/wire ./internal/order ./internal/backup \
+	./transport/api/events ./transport/api/internal/% ./transport/callback/address ./transport/callback/signing ./transport/callback/slots ./transport/console
 TESTED  = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | sed 's|^$(CURDIR)|.|')
-RACED   = ./node ./transport/api $(filter-out ./node ./transport/api $(MODELS) $(PURE) ./test/% ./cmd/%,$(TESTED)) $(CLIENT)
+RACED   = ./node ./transport/api $(filter-out . ./node ./transport/api $(MODELS) $(PURE) ./test/% ./cmd/%,$(TESTED)) $(CLIENT)
 PLAIN   = $(filter-out ./test/e2e ./test/sim ./test/sim/mutants ./cmd/carillon,$(filter $(PURE) ./test/% ./cmd/%,$(TESTED)))
+STEPPED := ^Test(Plan|ManyNodesJoin|Finalize|Founders|OneFounder|SnapshotFinds|Repairs|TopicNames|ShareSums|AnyCommands|I4Clock|ManyOfOneKey|Fire|Series|Rate|TurnOfMany|FoundingCrash|CancelOfMany|ReplayTakes|OthersDoNotWait|StorageAgainst|Idempotence|PausedTopic|WaitsOfAHerd|DeadLetters|DropSerial|Concurrency|DurableFrame|DamageInUnclean|SnapshotDamage|DamageAtRest|CrashMatrix)
+# Tests of ./node with one client: thousands of requests or of starts, one after the other.
+ALONE := ^Test(CrashMatrixOfOneNode|DamageAtRestOfEveryFile|RepeatedLongAfterTheEnd|RepeatedPutIsNotCalledTwice|TenThousandIdleTopicsVanish|ThousandTopics)$$
 
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout 20m
@@ -78,6 +82,8 @@ GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout
 # Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side. Flags stand before
 # packages: go test takes a package behind a flag for an argument of the test.
 SIDE_BY_SIDE := -parallel 4
+# Tests of nodes in one process, which wait for each other's timeouts.
+WAITING := -parallel 6
 
 test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two free cores, the first compilation included; longer on a busy machine)
 	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(EVERY)
@@ -98,13 +104,14 @@ beside:
 
 raced: ## the tests of what has goroutines, under the race detector
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
-	$(GOTEST) -vet off $(RACE) $(RACED)
-	$(GOTEST) -vet off $(RACE) -short $(MODELS)
+	$(GOTEST) -vet off $(RACE) -short -skip '$(STEPPED)' $(MODELS)
+	$(GOTEST) -vet off $(RACE) -skip '$(ALONE)' $(WAITING) $(RACED)
 
 models: ## what one goroutine does: 500 simulated runs, shard, ring and wal at full length, and packages without goroutines
 	$(GOTEST) -vet off -run '^TestSeeds$$' ./test/sim -sim.seeds=500
 	$(GOTEST) -vet off -skip '^TestSeeds$$' ./test/sim $(MODELS)
 	$(GOTEST) -vet off $(PLAIN)
+	$(GOTEST) -vet off -run '$(ALONE)' ./node
 	$(GOTEST) -vet off -run '^TestCost' ./transport/api # the race detector would be measured, too
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities

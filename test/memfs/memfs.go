@@ -325,18 +325,25 @@ func (m *FS) SyncDir(dir string) error {
 // syncEntriesLocked makes the pending changes of dir durable, and the earlier ones that they
 // rest on: those of every directory that such a change touches.
 func (m *FS) syncEntriesLocked(dir *inode) {
-	touched := map[*inode]bool{dir: true}
-	take := make([]bool, len(m.pending))
+	touched := []*inode{dir} // few: a map costs more
+	var take []bool
 	for i := len(m.pending) - 1; i >= 0; i-- {
-		if m.pending[i].failed {
+		op := &m.pending[i]
+		if op.failed || !slices.ContainsFunc(op.sets, func(s dirSet) bool { return slices.Contains(touched, s.dir) }) {
 			continue
 		}
-		for _, s := range m.pending[i].sets {
-			take[i] = take[i] || touched[s.dir]
+		if take == nil {
+			take = make([]bool, len(m.pending))
 		}
-		for _, s := range m.pending[i].sets {
-			touched[s.dir] = touched[s.dir] || take[i]
+		take[i] = true
+		for _, s := range op.sets {
+			if !slices.Contains(touched, s.dir) {
+				touched = append(touched, s.dir)
+			}
 		}
+	}
+	if take == nil {
+		return
 	}
 	var left []dirOp
 	for i, op := range m.pending {

@@ -77,16 +77,20 @@ func (d Dimension) most(few time.Duration) time.Duration {
 }
 
 // measure returns the least of some tries of both sizes: what else the machine does only adds to
-// them. A pair that is good enough ends them. Where the least of many is too long, few is tried
-// with each: other work on the machine that takes its caches makes both slower.
+// them. A pair that is good enough ends them. Where many is good enough beside any few, few is
+// measured once, for the table. Where the least of many is too long, few is tried with each: other
+// work on the machine that takes its caches makes both slower.
 func (d Dimension) measure(t testing.TB) (few, many time.Duration) {
-	few, many = math.MaxInt64, math.MaxInt64
-	for range fewTries {
-		few = min(few, d.Longest(t, d.N))
-	}
-	for range manyTries {
+	few, many = d.Longest(t, d.N), math.MaxInt64
+	for try := range manyTries {
 		now := d.Longest(t, sizeFactor*d.N)
 		many = min(many, now)
+		if many <= d.most(0) {
+			break
+		}
+		for n := 1; try == 0 && n < fewTries; n++ {
+			few = min(few, d.Longest(t, d.N))
+		}
 		if many <= d.most(few) || many > 10*MaxTurn { // no machine is that busy
 			break
 		}
