@@ -85,6 +85,7 @@ func newBatchReceiver(t testing.TB, fails func(id string) bool) *batchReceiver {
 // TestManyTimersInOneCall: what a call of many timers has, and that those which the answer names
 // are retried alone.
 func TestManyTimersInOneCall(t *testing.T) {
+	t.Parallel()
 	r := newBatchReceiver(t, func(id string) bool { return id == "{k}b" || id == "c" })
 	node := serve(t, t.TempDir())
 	c := newClient(node)
@@ -141,6 +142,7 @@ func TestManyTimersInOneCall(t *testing.T) {
 // again. Each timer ends done, and only those of a call without a stored answer are called once
 // more.
 func TestManyTimersInOneCallUnderKill(t *testing.T) {
+	t.Parallel()
 	timers, kills := 3000, 4
 	if testing.Short() {
 		timers, kills = 600, 2

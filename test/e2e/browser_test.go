@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,28 +21,35 @@ import (
 // browserLimit is how long one browser operation may take. It is generous: the machine may be busy.
 const browserLimit = 2 * patience // a page may make a thousand requests
 
-// browser is a page in a headless Chromium, driven by the DevTools protocol over a pipe
-// (--remote-debugging-pipe).
-type browser struct {
-	t       testing.TB
-	to      *os.File
-	session string
+// chromium is a headless Chromium, driven by the DevTools protocol over a pipe
+// (--remote-debugging-pipe). All tests share one.
+type chromium struct {
+	cmd *exec.Cmd
+	to  *os.File
 
 	mu      sync.Mutex
 	last    int
 	waiting map[int]chan json.RawMessage
-	faults  []string // reported by the page's console or its content security policy
-	cut     bool     // a file of the page was not loaded, as another test changed the machine's networks
+	pages   map[string]*browser // by session
 	gone    chan struct{}
 }
 
-// newBrowser starts a browser with its own profile. It skips the test where no browser is
-// installed.
-func newBrowser(t testing.TB) *browser {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes some seconds")
-	}
+// browser is a page of the chromium. It shares no cookies and no storage with other pages.
+type browser struct {
+	*chromium
+	t       testing.TB
+	session string
+	faults  []string // reported by the page's console or its content security policy
+	cut     bool     // a file of the page was not loaded, as another test changed the machine's networks
+}
+
+// theChromium starts the chromium. endChromium ends it after the last test.
+var (
+	theChromium = sync.OnceValues(startChromium)
+	endChromium = func() {}
+)
+
+func startChromium() (*chromium, error) {
 	program := os.Getenv("CARILLON_E2E_BROWSER")
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil && program == "" {
@@ -49,51 +57,77 @@ func newBrowser(t testing.TB) *browser {
 		}
 	}
 	if program == "" {
-		t.Skip("SKIPPED: no Chromium is installed, so the console was not tried in a browser (Debian: apt-get install chromium; CARILLON_E2E_BROWSER names another)")
+		return nil, errors.New("no Chromium is installed (Debian: apt-get install chromium; CARILLON_E2E_BROWSER names another)")
 	}
-	in, to := pipe(t)
-	from, out := pipe(t)
-	profile := t.TempDir()
+	profile, err := os.MkdirTemp("", "carillon-chromium-")
+	if err != nil {
+		return nil, err
+	}
+	endChromium = func() { awaitRemoved(profile) }
+	in, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	from, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	// Pages that are not in front work as fast as the one that is.
 	cmd := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{in, out} // Chromium reads from descriptor 3 and writes to 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(cleanEnv(), "HOME="+profile)
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("%s: %v", program, err)
+		return nil, fmt.Errorf("%s: %w", program, err)
 	}
 	in.Close()
 	out.Close()
-	b := &browser{t: t, to: to, waiting: map[int]chan json.RawMessage{}, gone: make(chan struct{})}
-	go b.read(from)
-	t.Cleanup(func() {
+	c := &chromium{cmd: cmd, to: to, waiting: map[int]chan json.RawMessage{}, pages: map[string]*browser{}, gone: make(chan struct{})}
+	go c.read(from)
+	endChromium = func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
-		<-b.gone
-		to.Close()
-		from.Close()
+		<-c.gone
 		awaitRemoved(profile)
+	}
+	return c, nil
+}
+
+// newBrowser opens a page. It skips the test where no browser is installed.
+func newBrowser(t testing.TB) *browser {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes some seconds")
+	}
+	c, err := theChromium()
+	if err != nil {
+		t.Skipf("SKIPPED: the console was not tried in a browser: %v", err)
+	}
+	b := &browser{chromium: c, t: t}
+	var apart struct{ BrowserContextID string }
+	if err := b.try("Target.createBrowserContext", nil, &apart); err != nil {
+		t.Skipf("SKIPPED: %s does not start here, so the console was not tried in a browser: %v", c.cmd.Path, err)
+	}
+	of := map[string]any{"browserContextId": apart.BrowserContextID}
+	t.Cleanup(func() {
+		b.session = ""
+		_ = b.try("Target.disposeBrowserContext", of, nil)
 	})
 	var target struct{ TargetID string }
-	if err := b.try("Target.createTarget", map[string]any{"url": "about:blank"}, &target); err != nil {
-		t.Skipf("SKIPPED: %s does not start here, so the console was not tried in a browser: %v", program, err)
-	}
+	b.do("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": apart.BrowserContextID}, &target)
 	var attached struct{ SessionID string }
 	b.do("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	c.mu.Lock()
 	b.session = attached.SessionID
+	c.pages[b.session] = b
+	c.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		b.do(domain+".enable", nil, nil)
 	}
+	b.do("Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}, nil)
 	return b
-}
-
-func pipe(t testing.TB) (r, w *os.File) {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r, w
 }
 
 // awaitRemoved removes a profile directory. It retries: exiting browser processes may still write
@@ -120,8 +154,8 @@ type message struct {
 }
 
 // read dispatches the browser's messages until the browser exits.
-func (b *browser) read(from *os.File) {
-	defer close(b.gone)
+func (c *chromium) read(from *os.File) {
+	defer close(c.gone)
 	s := bufio.NewScanner(from)
 	s.Buffer(nil, 64<<20)
 	s.Split(func(data []byte, end bool) (int, []byte, error) {
@@ -135,16 +169,18 @@ func (b *browser) read(from *os.File) {
 		if json.Unmarshal(s.Bytes(), &m) != nil {
 			continue
 		}
-		b.mu.Lock()
-		if answer := b.waiting[m.ID]; m.ID != 0 && answer != nil {
-			delete(b.waiting, m.ID)
+		c.mu.Lock()
+		if answer := c.waiting[m.ID]; m.ID != 0 && answer != nil {
+			delete(c.waiting, m.ID)
 			if m.Error != nil {
 				m.Result = append(json.RawMessage(`{"failed":`), append(m.Error, '}')...)
 			}
 			answer <- m.Result
 		}
-		b.note(&m)
-		b.mu.Unlock()
+		if b := c.pages[m.Session]; b != nil {
+			b.note(&m)
+		}
+		c.mu.Unlock()
 	}
 }
 

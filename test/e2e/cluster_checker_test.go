@@ -49,6 +49,7 @@ func membersThatAnswer(t testing.TB, statuses ...int) *cluster {
 }
 
 func TestCheckerKnowsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		statuses []int // by member; requests go to the second member first

@@ -53,6 +53,7 @@ func TestAddUnderAKeyHappensOnce(t *testing.T) {
 // each attempt has its own span, also when another node than the shard's leader takes the add. A
 // timer's own traceparent header takes precedence.
 func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	const (
 		traceID = "0af7651916cd43dd8448eb211c80319c"
@@ -113,6 +114,7 @@ func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
 
 // TestLastErrorStays: the error of an attempt is shown while the next attempt runs.
 func TestLastErrorStays(t *testing.T) {
+	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
 	c := clientAt(node.url, callTimeout)
 	c.must(t, 201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
@@ -203,6 +205,7 @@ func TestEventsReachTheClient(t *testing.T) {
 // TestCallsAsCloudEvents: with format cloudevents calls are CloudEvents. Attempts of a timer share
 // an event id, and other timers have other ids.
 func TestCallsAsCloudEvents(t *testing.T) {
+	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
 	secret := goclient.NewSecret()
 	receiver, err := goclient.NewReceiver(goclient.ReceiverOptions{Secrets: []string{secret}})

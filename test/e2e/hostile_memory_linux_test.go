@@ -68,6 +68,10 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	t.Parallel()
 	const limit = 300 << 20
+	most := int64(120) // requests that are refused
+	if os.Getenv("CARILLON_E2E_LONG") != "" {
+		most = 400
+	}
 	for name, start := range map[string]func(t *testing.T) *process{
 		"flag": func(t *testing.T) *process {
 			return launch(t, nil, t.TempDir(), "--shards", "8", "--memory-limit", "300MiB")
@@ -91,7 +95,7 @@ func TestMemoryLimit(t *testing.T) {
 			for sender := range 8 {
 				own := newClient(node)
 				senders.Go(func() {
-					for n := 0; time.Now().Before(deadline) && refused.Load() < 400; n++ {
+					for n := 0; time.Now().Before(deadline) && refused.Load() < most; n++ {
 						size := []int{200, 30 << 10, 250 << 10}[(sender+n)%3]
 						var ops []string
 						for i := range min(1000, 7<<20/(size+200)) {

@@ -302,3 +302,12 @@ func TestSecondSignalWhileOutputsStandStill(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, w
+}

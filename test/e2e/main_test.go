@@ -51,6 +51,7 @@ func run(m *testing.M) int {
 // runAndCount runs the tests and, with -v, prints the table of faults and results.
 func runAndCount(m *testing.M) int {
 	code := m.Run()
+	endChromium()
 	if testing.Verbose() {
 		counts.print(os.Stdout)
 	}

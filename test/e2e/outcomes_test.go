@@ -44,6 +44,7 @@ func (c *client) outcomes(t testing.TB, topic string) map[string][]outcomeOf {
 // TestOutcomes: the ends of timers make outcomes, which are called or pulled as their topic says,
 // and the topics that are named stay.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	p := serve(t, t.TempDir())
 	c := newClient(p)
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request, _ int) {

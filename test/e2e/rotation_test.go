@@ -51,6 +51,7 @@ func TestRotationOfASecret(t *testing.T) {
 // the public half. With either they accept every call while the policy has both. No answer shows
 // the private half and, with --secrets-key, no file contains it.
 func TestFromASecretToAKey(t *testing.T) {
+	t.Parallel()
 	sealing, dir := filepath.Join(t.TempDir(), "secrets.key"), t.TempDir()
 	writeFile(t, sealing, strings.Repeat("5a", 32)+"\n")
 	node := serve(t, dir, "--shards", "4", "--secrets-key", sealing)
