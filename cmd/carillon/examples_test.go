@@ -55,11 +55,11 @@ func TestExamplesOfCtlAreSafe(t *testing.T) {
 				Secrets  []string
 			}
 		}
-		got := carillon(t, "", nil, "ctl", "--url", url, "--json", "topics", "get", "orders")
+		got := inProcess("ctl", "--url", url, "--json", "topics", "get", "orders")
 		if err := json.Unmarshal([]byte(got.out), &topic); err != nil || topic.Policy.Callback.URL == "" || len(topic.Policy.Secrets) == 0 {
 			t.Fatalf("%s: did harm: %v, %s%s", line, err, got.out, got.err)
 		}
-		if r := carillon(t, "", nil, "ctl", "--url", url, "get", "orders", "pending"); r.code != 0 || strings.Contains(r.out, "no_callback") {
+		if r := inProcess("ctl", "--url", url, "get", "orders", "pending"); r.code != 0 || strings.Contains(r.out, "no_callback") {
 			t.Fatalf("%s: did harm: %s%s", line, r.out, r.err)
 		}
 	}
