@@ -64,7 +64,7 @@ EVERY  = $(FIRST) $(filter-out $(FIRST),$(shell go list -f '{{.Dir}}' ./... | se
 # The race detector needs a C compiler, and makes tests three to ten times as slow. It has nothing to find where one goroutine does all: in the
 # simulator, in the packages of PURE, and in the tests of ALONE. Of MODELS it runs the short tests, and not those of STEPPED, of which a goroutine
 # makes each step; `models` runs all of them at full length. The processes that ./test/e2e and ./cmd start are built without it: they start ten times
-# as slowly with it, and what runs in them is tested under it by its own package. `make soak-tests` has it everywhere.
+# as slowly with it, and what runs in them is tested under it by its own package. `make soak-tests` has it everywhere. The tests of the root are part of `make check`.
 RACE   := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 MODELS := ./shard ./ring ./wal
 PURE   := ./wheel ./timer ./timer/% ./shard/record ./shard/scheduler ./shard/table ./shard/table/% ./shard/wire ./internal/order ./internal/backup \

@@ -53,6 +53,28 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// TestWhatRunsAloneIsOfNode: `make raced` leaves ALONE out of all its packages, and `make models`
+// runs it in node. So each of its names is a test of node, and of no other package.
+func TestWhatRunsAloneIsOfNode(t *testing.T) {
+	alone := regexp.MustCompile(`(?m)^ALONE := \^Test\((.*)\)\$\$$`).FindStringSubmatch(read(t, "Makefile"))
+	if alone == nil {
+		t.Fatal("the Makefile has no ALONE")
+	}
+	folders := map[string][]string{}
+	for _, f := range sources(t) {
+		for _, decl := range f.syntax.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && f.isTest && fn.Recv == nil {
+				folders[fn.Name.Name] = append(folders[fn.Name.Name], path.Dir(f.name))
+			}
+		}
+	}
+	for name := range strings.SplitSeq(alone[1], "|") {
+		if at := folders["Test"+name]; !slices.Equal(at, []string{"node"}) {
+			t.Errorf("Test%s of ALONE is in %q, want node alone", name, at)
+		}
+	}
+}
+
 // A file is named by its path, or by its base name where the text has given the folder.
 func TestDocumentsNameFilesThatExist(t *testing.T) {
 	exists := map[string]bool{}
