@@ -130,6 +130,9 @@ func (c *breaker) retryAt(open bool) time.Time {
 
 // blocked reports an open breaker without asking for a call.
 func (c *breaker) blocked() (retryAt time.Time, blocked bool) {
+	if c.changedAt.Load() == nil { // which spares the library's lock and clock
+		return time.Time{}, false
+	}
 	if !c.stays() && c.steps.State() != gobreaker.StateOpen {
 		return time.Time{}, false
 	}

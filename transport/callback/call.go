@@ -24,7 +24,8 @@ func bodyless(method string) bool { return method == "GET" || method == "DELETE"
 
 func (w *worker) call(t *callSlot) Outcome {
 	p, d, req := w.pool, t.dest, t.req
-	t.began.Store(time.Now().UnixNano())
+	started := p.config.Now()
+	t.began.Store(started.UnixNano())
 	t.closeEvicted()
 	if p.base.Err() != nil {
 		return p.notSent("not sent: shut down")
@@ -32,7 +33,7 @@ func (w *worker) call(t *callSlot) Outcome {
 	if _, open := t.breaker.blocked(); open { // since the permit was granted
 		return p.notSent("not sent: the breaker is open")
 	}
-	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
+	wall := p.config.Wall()
 	out := Outcome{Started: started}
 	out.stamp(&p.config, wall, 0)
 	if why := w.unfit(d, req); why != "" {
@@ -45,10 +46,6 @@ func (w *worker) call(t *callSlot) Outcome {
 		s.timeout = defaultTimeout
 	}
 	s.end = started.Add(s.timeout)
-	if s.heldBack(held, s.timeout) {
-		out.settle(result{}, errHeldBack, started)
-		return out
-	}
 	w.roundTripper.prepare(req, p.config.UserAgent, wall)
 	if p.config.TestClock != nil {
 		w.roundTripper.add("Carillon-Test-Clock", time.UnixMilli(out.StartedMs).UTC().Format(time.RFC3339Nano))
@@ -58,7 +55,7 @@ func (w *worker) call(t *callSlot) Outcome {
 	if out.failed() && p.base.Err() != nil && out.Status == 0 {
 		out.Err, out.unjudged = "shut down", true
 	}
-	out.Took = p.config.Now().Sub(started)
+	out.Took = w.roundTripper.ended.Sub(started)
 	out.stamp(&p.config, wall, out.Took)
 	if !out.NotSent && !out.Refused {
 		d.observe(out.Took)

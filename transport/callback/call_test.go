@@ -383,8 +383,12 @@ func TestStandstillBeforeTheWrite(t *testing.T) {
 	if out := callOnce(t, p, req); !out.NotSent || out.Sent || out.Err == "" {
 		t.Errorf("outcome %+v, want not sent", out)
 	}
+	standstill.Store(0)
+	if out := callOnce(t, p, req); out.Err != "" {
+		t.Errorf("outcome %+v", out)
+	}
 	if n := r.connections(); n != 1 {
-		t.Errorf("%d connections, want one", n)
+		t.Errorf("%d connections, want one: no call has used it up", n)
 	}
 }
 

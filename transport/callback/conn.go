@@ -91,8 +91,8 @@ func (c *countingConn) notIdle() {
 }
 
 // setIdle reports whether the node may keep one more idle connection.
-func (c *countingConn) setIdle() bool {
-	c.idle, c.lastUse = true, c.pool.config.Now()
+func (c *countingConn) setIdle(now time.Time) bool {
+	c.idle, c.lastUse = true, now
 	if c.pool.idleConns.Add(1) <= int64(c.pool.config.MaxIdleConns) {
 		return true
 	}

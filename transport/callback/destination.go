@@ -80,19 +80,19 @@ type callers struct {
 func (d *destination) calledBy(topic string) {
 	for topic != "" {
 		before := d.topics.Load()
-		next := callers{}
-		if before != nil {
-			next = *before
-		}
-		switch {
-		case slices.Contains(next.topics, topic), next.more:
+		if before != nil && (before.more || slices.Contains(before.topics, topic)) {
 			return
-		case len(next.topics) == maxCallers:
+		}
+		next := &callers{}
+		if before != nil {
+			*next = *before
+		}
+		if len(next.topics) == maxCallers {
 			next.more = true
-		default:
+		} else {
 			next.topics = append(slices.Clip(next.topics), topic)
 		}
-		if d.topics.CompareAndSwap(before, &next) {
+		if d.topics.CompareAndSwap(before, next) {
 			return
 		}
 	}

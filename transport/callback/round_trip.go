@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"time"
 
 	"carillon/timer"
 	"carillon/transport/callback/address"
@@ -35,6 +36,7 @@ type roundTripper struct {
 	pool   *Pool
 	call   *callSlot
 	span   span
+	ended  time.Time // when the call was over
 	result result
 }
 
@@ -55,9 +57,13 @@ func (x *roundTripper) do(t *callSlot, s span) (result, error) {
 	x.answer.Reset()
 	var err error
 	for again := true; again; {
+		x.ended = time.Time{}
 		again, err = x.onConn(t.dest.client)
 	}
 	x.body = nil
+	if x.ended.IsZero() { // there was no connection
+		x.ended = x.pool.config.Now()
+	}
 	return x.result, err
 }
 
@@ -67,6 +73,9 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 	p, s := x.pool, &x.span
 	pooled, err := client.AcquireConn(idleOnly, noCleaner)
 	if err == errNoIdleConn {
+		if s.heldBack(p.config.Lease(), s.timeout) { // a call on an idle connection asks right before it writes
+			return false, errHeldBack
+		}
 		pooled, err = client.AcquireConn(s.end.Sub(p.config.Now()), noCleaner)
 	}
 	if err != nil {
@@ -78,7 +87,8 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 	keep := false
 	defer func() { // after a panic, too
 		c.inCall = false
-		if keep && c.setIdle() {
+		x.ended = p.config.Now()
+		if keep && c.setIdle(x.ended) {
 			client.ReleaseConn(pooled)
 		} else {
 			client.CloseConn(pooled)
@@ -99,6 +109,7 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 		}
 	}
 	if err := s.late(p.config.Now(), p.config.Lease(), dialled); err != nil {
+		keep = !dialled // it was not used
 		return false, err
 	}
 	keep, err = x.exchange(stream, c)

@@ -131,7 +131,7 @@ func (s *starts) setAlarm() {
 // look lets calls begin in place of those that are not young any more. It waits in Go's queue
 // before: where that is long, a call that took longer may have waited there, too.
 func (s *starts) look() {
-	old := time.Now().Add(-youngFor).UnixNano()
+	old := s.pool.config.Now().Add(-youngFor).UnixNano()
 	runtime.Gosched()
 	s.mu.Lock()
 	s.set = false
