@@ -62,7 +62,7 @@ FIRST := ./test/e2e ./node ./test/sim ./cmd/carillon ./shard ./ring
 EVERY  = $(FIRST) $(filter-out $(FIRST),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
 
 # The race detector needs a C compiler, and makes tests three to ten times as slow. It has nothing to find where one goroutine does all: in the
-# simulator, in the packages of PURE, and in the tests of ALONE. Of MODELS it runs the short tests, and not those of STEPPED, of which a goroutine
+# simulator, in the packages of PURE, and in the tests of ALONE. Of MODELS it runs the short tests, but those of STEPPED, of which one goroutine
 # makes each step; `models` runs all of them at full length. The processes that ./test/e2e and ./cmd start are built without it: they start ten times
 # as slowly with it, and what runs in them is tested under it by its own package. `make soak-tests` has it everywhere. The tests of the root are part of `make check`.
 RACE   := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -72,7 +72,7 @@ PURE   := ./wheel ./timer ./timer/% ./shard/record ./shard/scheduler ./shard/tab
 TESTED  = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | sed 's|^$(CURDIR)|.|')
 RACED   = ./node ./transport/api $(filter-out . ./node ./transport/api $(MODELS) $(PURE) ./test/% ./cmd/%,$(TESTED)) $(CLIENT)
 PLAIN   = $(filter-out ./test/e2e ./test/sim ./test/sim/mutants ./cmd/carillon,$(filter $(PURE) ./test/% ./cmd/%,$(TESTED)))
-STEPPED := ^Test(Plan|ManyNodesJoin|Finalize|Founders|OneFounder|SnapshotFinds|Repairs|TopicNames|ShareSums|AnyCommands|I4Clock|ManyOfOneKey|Fire|Series|Rate|TurnOfMany|FoundingCrash|CancelOfMany|ReplayTakes|OthersDoNotWait|StorageAgainst|Idempotence|PausedTopic|WaitsOfAHerd|DeadLetters|DropSerial|Concurrency|DurableFrame|DamageInUnclean|SnapshotDamage|DamageAtRest|CrashMatrix)
+STEPPED := ^Test(ManyNodesJoin|PlanDividesShards|PlanOfManyNodes|RepairsComeFirst|ManyOfOneKey|FoundingCrash|ReplayTakesTimeByEntry|DurableFrameIsNeverCut|DamageInUncleanTail)$$
 # Tests of ./node with one client: thousands of requests or of starts, one after the other.
 ALONE := ^Test(CrashMatrixOfOneNode|DamageAtRestOfEveryFile|RepeatedLongAfterTheEnd|RepeatedPutIsNotCalledTwice|TenThousandIdleTopicsVanish|ThousandTopics)$$
 
