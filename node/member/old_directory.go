@@ -26,7 +26,7 @@ import (
 //   - in the cluster's record as a majority has it, before this start is put there: mayRegister.
 
 var (
-	errUnasked = fmt.Errorf("%w: this node has restarted and first asks the other what that knows of it", peer.ErrLater)
+	errUnasked = fmt.Errorf("%w: the node that refuses has just started, and first asks its peers whether its data is the newest", peer.ErrLater)
 
 	// errLostEnd: the log lacks frames that were on disk. An older copy looks the same as a disk
 	// that lost them.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -15,19 +14,6 @@ import (
 func storedEntries(term, first, last uint64) (list []*pb.Entry) {
 	for i := first; i <= last; i++ {
 		list = append(list, &pb.Entry{Index: new(i), Term: new(term), Data: []byte(fmt.Sprint(term, "/", i))})
-	}
-	return list
-}
-
-// storedIn returns all entries of a storage.
-func storedIn(t testing.TB, s *Storage) []*pb.Entry {
-	t.Helper()
-	if s.Last() == s.Offset {
-		return nil
-	}
-	list, err := s.Entries(s.Offset+1, s.Last()+1, math.MaxUint64)
-	if err != nil {
-		t.Fatal(err)
 	}
 	return list
 }
