@@ -1,6 +1,7 @@
 package carillon_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"go/ast"
 	"io/fs"
@@ -164,6 +165,60 @@ func TestAlertsAreExplained(t *testing.T) {
 	}
 	if len(alerts) < 20 {
 		t.Errorf("found %d alerts", len(alerts))
+	}
+}
+
+// TestMetricsAreListed: docs/metrics.md has each metric that a node exports.
+func TestMetricsAreListed(t *testing.T) {
+	page, found := read(t, "docs/metrics.md"), 0
+	name := regexp.MustCompile(`"(carillon_[a-z_]+[a-z])"`)
+	for _, dir := range []string{"node", "transport", "shard", "cmd"} {
+		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			for _, m := range name.FindAllStringSubmatch(read(t, file), -1) {
+				if found++; !strings.Contains(page, m[1]) {
+					t.Errorf("docs/metrics.md lacks %s of %s", m[1], file)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d metrics were found in the code", found)
+	}
+}
+
+// TestFrozenFilesStay: what a release has written stays as it is, and each such file is listed. A later
+// format gets files of its own: `sha256sum FILE >>docs/formats/SHA256SUMS`.
+func TestFrozenFilesStay(t *testing.T) {
+	sums := map[string]string{}
+	for line := range strings.Lines(read(t, "docs/formats/SHA256SUMS")) {
+		sum, file, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		sums[file] = sum
+	}
+	seen := 0
+	for _, dir := range []string{"internal", "node", "ring", "shard", "wal"} {
+		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.Contains(file, "testdata/golden/") && !strings.Contains(file, "testdata/release/") {
+				return err
+			}
+			seen++
+			if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, file)))); sums[file] != sum {
+				t.Errorf("%s is not as it was frozen: %s, docs/formats/SHA256SUMS has %q", file, sum, sums[file])
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen != len(sums) {
+		t.Errorf("%d files are frozen, %d are there", len(sums), seen)
 	}
 }
 

@@ -128,9 +128,16 @@ quiet POST topics/reported/timers '{"id":"accepted","delay":"0s","payload":2}'
 shows topics/reported/timers/accepted '"leased"'
 quiet POST topics/reported/pause # so that nobody is called when the lease is over
 
-# What follows is in the log alone, behind a stop and a start.
+# What follows is in the log alone, behind a stop and a start: the shards double, and timers change.
 end
 begin
+quiet POST cluster/shards '{"shards":8}'
+shows cluster '"shards_total":8'
+for _ in $(seq 100); do
+	ask GET cluster >answer
+	if ! grep -q '"resharding"' answer; then break; fi
+	sleep 0.1
+done
 for i in 1 2 3 4 5; do
 	quiet PATCH "topics/later/timers/l$i" '{"payload":"changed"}'
 	quiet DELETE "topics/later/timers/l$((i + 10))"
