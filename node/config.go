@@ -42,7 +42,7 @@ type Config struct {
 	// These three are ignored once there is data.
 	BootstrapExpect int `default:"${bootstrap_expect}" placeholder:"N" help:"Founders, 1–99, all named in --join (${default})."`
 	Replicas        int `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7 (${default})."` // or as many as there are nodes
-	Shards          int `default:"${shards}" placeholder:"N" help:"Parts of the timers at the first start, 1–65535 (${default}); ctl shards adds more."`
+	Shards          int `default:"${shards}" placeholder:"N" help:"Number of shards at the first start, 1–65535 (${default}); ctl shards adds more."`
 
 	HistoryBytes int64         `type:"bytes" default:"${history_bytes}" placeholder:"SIZE" help:"Disk for the history (${default}); the oldest goes first."`
 	TopicIdle    time.Duration `default:"${topic_idle}" placeholder:"TIME" help:"Delete auto-created topics after being empty this long (${default})."` // at least 1s

@@ -20,7 +20,7 @@ type Outside struct {
 
 	// See tracing.Config.
 	OTLPEndpoint string   `name:"otlp-endpoint" placeholder:"URL" help:"Report traces to this OpenTelemetry collector, http://host:4318 (OTEL_EXPORTER_OTLP_ENDPOINT, else off)."`
-	TraceSample  *float64 `placeholder:"PART" help:"Part of the changes that come without a trace and are traced, 0–1 (OTEL_TRACES_SAMPLER_ARG, else 0.01)."`
+	TraceSample  *float64 `placeholder:"PART" help:"Share of the changes without a trace of their own that are traced, 0–1 (OTEL_TRACES_SAMPLER_ARG, else 0.01)."`
 
 	// LogCounts are the lines that Logger has yet to write, and those that it could not, for the
 	// metrics; nil: none.

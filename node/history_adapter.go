@@ -20,8 +20,8 @@ import (
 	"carillon/timer"
 )
 
-// keepEach is how often the topics are asked how long they want their history kept.
-const keepEach = 5 * time.Second
+// retentionInterval is how often the topics are asked how long they want their history kept.
+const retentionInterval = 5 * time.Second
 
 // pageBytes is where a page of history is full: two fit into an answer between nodes.
 const pageBytes = 8 << 20
@@ -67,7 +67,7 @@ func (h *historyAdapter) run(ctx context.Context) {
 	}
 	var work group
 	work.Go(func() { _ = h.store.Run(ctx) })
-	task.Every(ctx, h.tasks, keepEach, h.ask)
+	task.Every(ctx, h.tasks, retentionInterval, h.ask)
 	work.Wait()
 }
 

@@ -10,7 +10,7 @@ import (
 // ErrStayDown is in the error of a node that no restart repairs: its disk failed, its directory is
 // damaged or not to be used, or another process has its identity. A supervisor should leave it down
 // until an operator has looked.
-var ErrStayDown = errors.New("node: not to be started again before somebody has looked")
+var ErrStayDown = errors.New("node: it must stay down until an operator has looked")
 
 // stayDown marks an error so. A full disk and a directory that another process holds pass by
 // themselves; of a memory that has changed by itself the disk has what is right.

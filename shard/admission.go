@@ -52,13 +52,13 @@ const (
 	over           // growth of the state is refused, and a snapshot that holds much is aborted
 )
 
-// Shares of the memory limit. All groups together keep at most 1/shareth of it as applied entries
+// Shares of the memory limit. All groups together keep at most 1/memoryShareDivisor of it as applied entries
 // for followers, and one group has at most 1/uncommittedShare of it uncommitted. In the last
-// 1/shareth memory is tight.
+// 1/memoryShareDivisor memory is tight.
 const (
-	shareth          = 8
-	uncommittedShare = 16
-	mostUncommitted  = 64 << 20
+	memoryShareDivisor = 8
+	uncommittedShare   = 16
+	mostUncommitted    = 64 << 20
 )
 
 // Bounds on the applied entries that a group with followers keeps in memory.
@@ -76,7 +76,7 @@ func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit
 
 // retained returns how many bytes of applied entries a group keeps for followers that were away.
 func (h *Host) retained() int {
-	return int(h.cfg.share(shareth*int64(len(h.all())), int64(h.cfg.RetainBytes)))
+	return int(h.cfg.share(memoryShareDivisor*int64(len(h.all())), int64(h.cfg.RetainBytes)))
 }
 
 // laden reports that the group's unapplied proposals have reached their bound, which the last of
@@ -101,7 +101,7 @@ func (h *Host) pressure() pressure {
 	switch n, limit := h.needed(), h.cfg.MemoryLimit; {
 	case n > limit:
 		return over
-	case n > limit-limit/shareth:
+	case n > limit-limit/memoryShareDivisor:
 		return tight
 	}
 	return roomy
@@ -111,7 +111,7 @@ func (h *Host) pressure() pressure {
 // that were away, and up to most for followers that are active but behind.
 func (w *worker) kept() (least, most int) {
 	least = w.host.retained()
-	most = int(w.host.cfg.share(shareth, int64(least)*laggards))
+	most = int(w.host.cfg.share(memoryShareDivisor, int64(least)*laggards))
 	switch w.held.pressure {
 	case tight:
 		least /= laggards
@@ -166,8 +166,8 @@ func (w *worker) account() {
 	if run == nil {
 		return
 	}
-	if copies, _ := run.feed.Held(); copies > w.host.cfg.share(shareth, math.MaxInt64) && w.host.pressure() == over {
-		w.host.cfg.Logger.Error("a snapshot is given up: what changes while it is written fills the memory; it is tried again",
+	if copies, _ := run.feed.Held(); copies > w.host.cfg.share(memoryShareDivisor, math.MaxInt64) && w.host.pressure() == over {
+		w.host.cfg.Logger.Error("a snapshot is given up: the changes made while it is written exceed the memory limit; it is tried again",
 			"shard", uint32(run.group.shard), "bytes", m.Snapshots, "limit", w.host.cfg.MemoryLimit)
 		run.feed.Abort()
 	}

@@ -20,14 +20,14 @@ import (
 //
 // Invariant: no replica of a group with Assignment.From is founded empty.
 
-// awaitBirth is how long commands wait at a node for the child's first leader.
-const awaitBirth = 2 * time.Second
+// birthTimeout is how long commands wait at a node for the child's first leader.
+const birthTimeout = 2 * time.Second
 
 // awaited reports that a group will have a replica here in a moment.
 type awaited struct{ *replica }
 
 func (a awaited) handle(w *worker) {
-	a.awaitUntil = w.now.Mono + awaitBirth
+	a.awaitUntil = w.now.Mono + birthTimeout
 	a.replica.publish()
 }
 
@@ -65,7 +65,7 @@ func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, repl
 	}
 	s.division.bearAt = w.now.Mono + wantedRetry
 	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())) {
-		w.host.cfg.Logger.Error("no room for the half of a shard that becomes a shard; it waits", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
+		w.host.cfg.Logger.Error("not enough disk to divide the shard; free some, it is tried again", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
 		return
 	}
 	run := &snapshotRun{group: s.g, child: child, begun: w.now.Mono}
@@ -103,7 +103,7 @@ func (f snapshotFiles) writeChild(run *snapshotRun) (*table.Table, error) {
 func (w *worker) birthDone(run *snapshotRun, err error) {
 	w.snapshot = nil
 	if err != nil && !errors.Is(err, timer.ErrStopped) {
-		w.host.cfg.Logger.Error("the half of a shard could not be made a shard; it is tried again", "shard", uint32(run.child.shard), "error", err)
+		w.host.cfg.Logger.Error("a shard could not be divided: the new one was not created; it is tried again", "shard", uint32(run.child.shard), "error", err)
 	}
 }
 
@@ -137,7 +137,7 @@ func (b *born) handle(w *worker) {
 	r.written.dirty = true
 	w.append(appended{group: r, mark: true, installed: true, sync: true})
 	if b.first || r.soleVoter() {
-		r.election.at, r.election.until = max(1, w.now.Mono), w.now.Mono+awaitBirth
+		r.election.at, r.election.until = max(1, w.now.Mono), w.now.Mono+birthTimeout
 		r.election.stand(r)
 	}
 	w.touchNext(r)

@@ -130,8 +130,8 @@ func (c *comparison) judge(r *replica, index uint64) {
 	}
 	if c.allReported(r, index) && c.someDiffer(r, own) && !c.differs {
 		c.differs = true
-		r.w.host.cfg.Logger.Error("replicas have different states, and none of these has a majority; nobody is stopped, as nobody knows which is right. "+
-			"Compare them by `carillon ctl cluster`, find out on which node memory or disk fails, and have that one's replicas made anew",
+		r.w.host.cfg.Logger.Error("replicas have different states, and none of these has a majority: none is stopped, as it is not known which is right. "+
+			"Find the node whose memory or disk fails, then drain and remove it (carillon ctl drain, carillon ctl remove)",
 			"shard", uint32(r.shard), "entry", index, "states", c.describe(r, index))
 	}
 }
@@ -240,8 +240,8 @@ var ErrMemoryFault = errors.New("the state in memory has changed by itself")
 // A replica that takes the place of a wrong one and is wrong again shows a fault of the program.
 // The next one is asked for later each time, so that the group does not copy its state for ever.
 const (
-	wrongAgain = time.Minute // doubling
-	wrongMost  = time.Hour
+	wrongAgain     = time.Minute // doubling
+	maxWrongReport = time.Hour
 )
 
 // wrongState is what a replica knows of its own state.
@@ -262,7 +262,7 @@ func (w *wrongState) found(r *replica, why error) {
 	}
 	w.why, w.reportAt = why, r.w.now.Mono
 	if w.times > 0 {
-		w.reportAt += min(wrongAgain<<min(w.times-1, 10), wrongMost)
+		w.reportAt += min(wrongAgain<<min(w.times-1, 10), maxWrongReport)
 	}
 	w.times++
 	r.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing, and waits to be replaced", "shard", uint32(r.shard), "why", why)

@@ -109,7 +109,7 @@ func FuzzStateWord(f *testing.F) {
 		f.Add(byte(stateMessage), word(ReplicaID(9, 1), index, 77)) // another replica's
 		f.Add(byte(stateMessage), word(ReplicaID(7, 1), index, 77)) // this replica's own
 	}
-	const refillMessage = 4 // of builds until November 2026; it is dropped
+	const refillMessage = 4 // reserved: it is dropped
 	f.Add(byte(refillMessage), binary.AppendUvarint(binary.AppendUvarint([]byte{1}, ReplicaID(8, 1)), 3))
 	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
 		if len(body) > 1<<16 || kind != stateMessage && kind != refillMessage {

@@ -103,7 +103,7 @@ func TestChangesGatherForAMomentOnly(t *testing.T) {
 	if g.pipeline.number != made+2 {
 		t.Fatalf("%d entries when the time is over, want 2", g.pipeline.number-made)
 	}
-	submitAdds(r, "many", gatherMost)
+	submitAdds(r, "many", maxGather)
 	r.settle()
 	if g.pipeline.number != made+3 {
 		t.Fatalf("%d entries, want one at once for many changes", g.pipeline.number-made)

@@ -90,7 +90,6 @@ func (m *fakeMachine) Apply(nowMs int64, cmd []byte) (any, error) {
 
 func (m *fakeMachine) whole() string           { return strings.Join(m.lines, "\n") }
 func (m *fakeMachine) Hash() uint64            { return max(1, xxhash.Sum64String(m.whole())) }
-func (m *fakeMachine) Scrub(int) (bool, bool)  { return true, true }
 func (m *fakeMachine) BeginSave() timer.Saving { return &fakeSaving{text: m.whole(), hash: m.Hash()} }
 func (m *fakeMachine) Replace(state any)       { m.lines = state.(*fakeMachine).lines }
 func (m *fakeMachine) Read(r io.Reader) (any, uint64, error) {

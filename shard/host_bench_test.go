@@ -51,7 +51,6 @@ type benchMachine struct{}
 func (benchMachine) Check([]byte) error                  { return nil }
 func (benchMachine) Apply(int64, []byte) (any, error)    { return nil, nil }
 func (benchMachine) Hash() uint64                        { return 1 }
-func (benchMachine) Scrub(int) (bool, bool)              { return true, true }
 func (benchMachine) BeginSave() timer.Saving             { return &fakeSaving{hash: 1} }
 func (benchMachine) Read(io.Reader) (any, uint64, error) { return nil, 1, nil }
 func (benchMachine) Replace(any)                         {}

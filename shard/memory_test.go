@@ -84,7 +84,7 @@ func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 		_, held := r.host.Memory()
 		most = max(most, held.Sum())
 	}
-	if limit := r.host.cfg.MemoryLimit; most > limit+limit/shareth+64<<10 {
+	if limit := r.host.cfg.MemoryLimit; most > limit+limit/memoryShareDivisor+64<<10 {
 		t.Errorf("%d bytes are held, the limit is %d", most, limit)
 	}
 	if !run.feed.Ended() || !errors.Is(run.feed.End(), timer.ErrStopped) {

@@ -84,13 +84,13 @@ func (p *proposal) fail(err error) {
 const (
 	// gatherFor is the longest wait. It matters where other voters are far away or slow.
 	gatherFor = 10 * time.Millisecond
-	// gatherMost is how many client operations do not wait: they make a good entry by themselves.
-	gatherMost = 128
+	// maxGather is how many client operations do not wait: they make a good entry by themselves.
+	maxGather = 128
 )
 
 // gathers reports whether the group's changes wait for the entry that is on its way.
 func (p *pipeline) gathers(r *replica) bool {
-	return len(p.proposals) > 0 && !r.machine.prompt() && !r.soleVoter() && r.machine.waits() < gatherMost && r.w.now.Mono < p.gatherUntil()
+	return len(p.proposals) > 0 && !r.machine.prompt() && !r.soleVoter() && r.machine.waits() < maxGather && r.w.now.Mono < p.gatherUntil()
 }
 
 // gatherUntil returns when changes no longer wait for the newest proposal.

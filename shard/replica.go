@@ -320,7 +320,7 @@ func (r *replica) durable(a *appended, pos wal.Position) {
 // files stay as they are, so that a build that can read them can continue from there. The node's
 // other groups are not affected, not even at a start.
 func (r *replica) stop(why error) {
-	r.w.host.cfg.Logger.Error("a replica is stopped: this release cannot go on with its log. Nothing of it is lost: start the release that wrote it",
+	r.w.host.cfg.Logger.Error("a replica is stopped: this release cannot read its log. No data is lost: start the release that wrote it",
 		"shard", uint32(r.shard), "why", why)
 	r.stopped = why
 	r.stepDown()

@@ -15,7 +15,7 @@ const (
 	RecordSnapMark         RecordType = 3 // a snapshot file is complete
 	RecordReplicaCreate    RecordType = 4 // a replica begins to exist here
 	RecordReplicaTombstone RecordType = 5 // a replica was removed, its id is used up
-	RecordNodeMeta         RecordType = 6 // of builds until November 2026; passed over
+	RecordNodeMeta         RecordType = 6 // reserved: not written, passed over
 )
 
 var recordNames = [...]string{1: "ENTRIES", 2: "HARDSTATE", 3: "SNAPMARK",

@@ -72,6 +72,6 @@ func (a *adminServer) start(logger *slog.Logger) (stop func()) {
 			logger.Error("the profile server ended", "error", fmt.Errorf("--admin: %w", err))
 		}
 	}()
-	logger.Info("profiles", "url", "http://"+a.listener.Addr().String()+"/debug/pprof/")
+	logger.Info("serving Go profiles", "url", "http://"+a.listener.Addr().String()+"/debug/pprof/")
 	return func() { _ = server.Close(); <-done }
 }

@@ -29,7 +29,7 @@ type cli struct {
 	Sink     sinkCmd     `cmd:"" help:"Run a receiver that counts and checks callbacks."`
 	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
 	Ctl      ctl.Command `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
-	Restore  restoreCmd  `cmd:"" help:"Make a data directory of a backup."`
+	Restore  restoreCmd  `cmd:"" help:"Make a data directory from a backup."`
 	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
 	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`

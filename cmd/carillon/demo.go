@@ -18,7 +18,7 @@ import (
 
 // demoCmd shows a cluster losing a node, with processes of this very program.
 type demoCmd struct {
-	Duration time.Duration `default:"30s" help:"How long it goes, but for starting and stopping the nodes (${default}); 5s at least."`
+	Duration time.Duration `default:"30s" help:"Duration, without starting and stopping the nodes (${default}); 5s at least."`
 	Nodes    int           `default:"3" placeholder:"N" help:"Nodes, 1–7 (${default})."`
 }
 

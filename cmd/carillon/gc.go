@@ -22,17 +22,17 @@ const (
 // The memory of a burst goes back to the system once the burst is over; while there is work it
 // would only be taken again.
 const (
-	quietBytes   = 256 << 10        // allocated in gcEach, at most, that count as quiet
-	quietFor     = 2 * time.Second  // … without a break
-	releaseAbove = 8 << 20          // bytes held for nothing that are worth a collection
-	againEach    = 20 * time.Second // looks for garbage since then, as long as it is quiet
+	quietBytes      = 256 << 10        // allocated in gcEach, at most, that count as quiet
+	quietFor        = 2 * time.Second  // … without a break
+	releaseAbove    = 8 << 20          // bytes held for nothing that are worth a collection
+	collectInterval = 20 * time.Second // looks for garbage since then, as long as it is quiet
 )
 
 // Under load, too, memory that is held for nothing goes back in the end: much of it, that has been
 // there for some seconds.
 const (
-	muchHeld = 64 << 20 // and a quarter of the live heap
-	heldFor  = 15 * time.Second
+	idleHeapLimit = 64 << 20 // and a quarter of the live heap
+	heldFor       = 15 * time.Second
 )
 
 // paceGC keeps the collector's pace and the memory that is held fitting to the live heap until the
@@ -92,7 +92,7 @@ type calm struct {
 // bytes since the start, held those that the process has and does not need, live those that the
 // last collection left.
 func (c *calm) release(after time.Duration, allocated, held, live uint64) bool {
-	if c.much += after; held <= muchHeld+live/4 {
+	if c.much += after; held <= idleHeapLimit+live/4 {
 		c.much = 0
 	}
 	if c.much >= heldFor {
@@ -104,7 +104,7 @@ func (c *calm) release(after time.Duration, allocated, held, live uint64) bool {
 		c.quiet = 0
 	}
 	c.allocated = allocated
-	return before < quietFor && c.quiet >= quietFor && held > releaseAbove || c.quiet/againEach > before/againEach
+	return before < quietFor && c.quiet >= quietFor && held > releaseAbove || c.quiet/collectInterval > before/collectInterval
 }
 
 // lookIn is the time until the next look.

@@ -81,7 +81,7 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	}
 	onHangup(ctx, func() {
 		if err := n.Reload(); err != nil {
-			logger.Error("not everything was read again; what was not is as before", "error", err)
+			logger.Error("the reload failed in part; the files named here keep their old values", "error", err)
 			return
 		}
 		logger.Info("read the auth file, keys and certificates again")

@@ -224,7 +224,7 @@ func (s *Store) watchDisk() {
 		return
 	}
 	if s.low.CompareAndSwap(false, true) {
-		s.cfg.Logger.Warn("the disk is almost full: nothing is added to the history, and its oldest files go", "free_bytes", free)
+		s.cfg.Logger.Warn("the disk is almost full: nothing is added to the history, and its oldest files are deleted", "free_bytes", free)
 	}
 	if s.active != nil {
 		s.roll()

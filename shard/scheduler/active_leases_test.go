@@ -246,9 +246,9 @@ func TestSlowLeader(t *testing.T) {
 	if d := within("c"); d != SlowStartWithin {
 		t.Errorf("a call may begin for %v", d)
 	}
-	r.pass(slowForLeast - time.Second)
+	r.pass(minSlowFor - time.Second)
 	if d := within("d"); d != SlowStartWithin {
-		t.Errorf("a call may begin for %v before %v are over", d, slowForLeast)
+		t.Errorf("a call may begin for %v before %v are over", d, minSlowFor)
 	}
 	for _, id := range []string{"x", "y"} { // until the slow one is not of the last two seconds
 		r.pass(time.Second)

@@ -81,9 +81,9 @@ const (
 
 	// It starts slowly for so long at least. That doubles when it becomes slow again within a minute:
 	// one slow commit is soon forgotten, and no leadership changes its bound all the time.
-	slowForLeast = 2 * time.Second
-	slowForMost  = 16 * time.Second
-	slowAgain    = time.Minute
+	minSlowFor = 2 * time.Second
+	maxSlowFor = 16 * time.Second
+	slowAgain  = time.Minute
 )
 
 // toDeclare reports that the leases of this leader should have another bound.
@@ -122,7 +122,7 @@ func (l *leader) declared() {
 	if since >= slowAgain {
 		longer = 0
 	}
-	l.slowFor = min(max(longer, slowForLeast), slowForMost)
+	l.slowFor = min(max(longer, minSlowFor), maxSlowFor)
 }
 
 // proven reports that a majority followed this leader so lately that a call may start. The rest of

@@ -38,7 +38,7 @@ func (p *places) Take(who *web.Principal) (token [sha256.Size]byte, refused *web
 	switch {
 	case who != nil && who.May(web.ScopeCluster) && has == 0:
 	case who != nil && has >= half:
-		return token, web.Failf(429, web.QuotaUsed, "this token has %d %s at this node, half of the %d that it takes; end one, or ask another node", has, p.what, p.most)
+		return token, web.Failf(429, web.QuotaUsed, "this token has %d %s at this node, half of the %d that there are: no token gets more; end one, or ask another node", has, p.what, p.most)
 	case p.taken >= p.most:
 		return token, web.Failf(503, web.Overloaded, "this node has %d %s, as many as it takes; ask another node, or later", p.taken, p.what)
 	}

@@ -18,7 +18,7 @@ func (t *Transport) accept(ctx context.Context, ln net.Listener) error {
 				return err
 			}
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			t.config.Logger.Error("peer: accept", "error", err)
+			t.config.Logger.Error("peer: a connection of another node could not be accepted; trying again", "error", err)
 			if !pause(ctx, wait, nil) {
 				return err
 			}

@@ -172,8 +172,8 @@ func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 	return t.admitted(h)
 }
 
-// twinSayEach keeps an unproven twin from filling the log.
-const twinSayEach = 10 * time.Second
+// twinLogInterval keeps an unproven twin from filling the log.
+const twinLogInterval = 10 * time.Second
 
 // twin is for a hello in this node's own name. Without TLS anybody can say one: it is refused
 // like a proven one, and logged, but it ends nothing.
@@ -183,7 +183,7 @@ func (t *Transport) twin(h Hello, nc net.Conn, with *TLS) {
 		return
 	}
 	now, last := time.Now().UnixNano(), t.twinSaid.Load()
-	if now-last < int64(twinSayEach) || !t.twinSaid.CompareAndSwap(last, now) {
+	if now-last < int64(twinLogInterval) || !t.twinSaid.CompareAndSwap(last, now) {
 		return
 	}
 	t.config.Logger.Error("peer: somebody speaks under this node's identity, and is refused: a copy of its data directory, "+

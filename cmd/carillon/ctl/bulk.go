@@ -64,7 +64,7 @@ type rescheduleCmd struct {
 	At        string `xor:"move" placeholder:"TIME" help:"To this time, all of them."`
 	AtLocal   string `xor:"move" placeholder:"TIME" help:"To this time by the clocks of --zone."`
 	Zone      string `placeholder:"Europe/Berlin" help:"With --at-local: whose clocks."`
-	NotBefore string `xor:"move" placeholder:"TIME" help:"To this time what would come earlier."`
+	NotBefore string `xor:"move" placeholder:"TIME" help:"Move timers due earlier to this time."`
 }
 
 func (r *rescheduleCmd) Run(ctl *Command, term *terminal.Terminal) error {

@@ -27,7 +27,7 @@ type deadFilter struct {
 type deadListCmd struct {
 	Topic string `arg:"" help:"Topic."`
 	deadFilter
-	Limit int `default:"100" help:"At most so many; 0 is all (${default})."`
+	Limit int `default:"100" help:"Limit; 0 is all (${default})."`
 }
 
 func (l *deadListCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -76,7 +76,7 @@ func (s *deadSelector) write(o *object) error {
 type deadRedriveCmd struct {
 	deadSelector
 	Delay    string `placeholder:"5m" help:"Not before this long from now."`
-	Callback string `placeholder:"URL" help:"To this URL instead."`
+	Callback string `placeholder:"URL" help:"Call this URL instead."`
 }
 
 func (r *deadRedriveCmd) Run(ctl *Command, term *terminal.Terminal) error {

@@ -11,7 +11,7 @@ import (
 
 type destinationsCmd struct {
 	State string `placeholder:"STATE,…" help:"open, half-open, closed; else all of them."`
-	Limit int    `default:"100" help:"At most so many; 0 is all (${default})."`
+	Limit int    `default:"100" help:"Limit; 0 is all (${default})."`
 }
 
 func (d *destinationsCmd) Run(ctl *Command, term *terminal.Terminal) error {

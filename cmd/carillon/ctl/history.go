@@ -15,7 +15,7 @@ type historyCmd struct {
 	State string `placeholder:"STATE,…" help:"done, dead, cancelled; else all of them."`
 	From  string `placeholder:"TIME" help:"Ended at this time or later."`
 	To    string `placeholder:"TIME" help:"Ended before this time."`
-	Limit int    `default:"100" help:"At most so many; 0 is all (${default})."`
+	Limit int    `default:"100" help:"Limit; 0 is all (${default})."`
 }
 
 func (h *historyCmd) Run(ctl *Command, term *terminal.Terminal) error {

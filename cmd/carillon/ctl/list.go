@@ -16,13 +16,13 @@ import (
 
 type listCmd struct {
 	Topic    string   `arg:"" optional:"" help:"Topic; without one: all topics that the token reaches. These are listed in parts of some million timers, each by due time."`
-	ID       string   `name:"id" placeholder:"ID" help:"With this id; goes without a topic: it finds the topic."`
+	ID       string   `name:"id" placeholder:"ID" help:"With this id, in whatever topic if none is given."`
 	State    string   `placeholder:"STATE,…" help:"scheduled, leased, done, dead, cancelled; else the first two."`
 	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
 	DueTo    string   `placeholder:"TIME" help:"Due before this time."`
 	Label    []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
 	IDPrefix string   `name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
-	Limit    int      `default:"100" help:"At most so many; 0 is all (${default})."`
+	Limit    int      `default:"100" help:"Limit; 0 is all (${default})."`
 }
 
 func (l *listCmd) Run(ctl *Command, term *terminal.Terminal) error {

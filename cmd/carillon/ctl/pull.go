@@ -20,7 +20,7 @@ type workerCommands struct {
 
 type pullCmd struct {
 	Topic string        `arg:"" help:"Topic; its policy must say delivery: pull."`
-	Max   int           `default:"1" help:"At most so many timers, 1–1000 (${default})."`
+	Max   int           `default:"1" help:"Limit of timers, 1–1000 (${default})."`
 	Wait  time.Duration `default:"0s" help:"How long to wait for one, up to 60s (${default})."`
 	Lease string        `placeholder:"30s" help:"How long they are yours; else as the topic says."`
 }

@@ -12,7 +12,7 @@ import (
 )
 
 type shardsCmd struct {
-	Number int  `arg:"" help:"As many as there are times 2, 4, 8, …; at most 4096. There is no way back to fewer."`
+	Number int  `arg:"" help:"The new number: the present one times 2, 4, 8, …; at most 4096. There is no way back to fewer."`
 	Wait   bool `help:"Wait until it is done, also while nodes start again; shows how far it is."`
 	DryRun bool `help:"Change nothing; say about what it needs."`
 }

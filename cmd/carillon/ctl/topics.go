@@ -31,7 +31,7 @@ type topicRef struct {
 
 type topicsListCmd struct {
 	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin so."`
-	Limit  int    `default:"100" help:"At most so many; 0 is all (${default})."`
+	Limit  int    `default:"100" help:"Limit; 0 is all (${default})."`
 }
 
 func (l *topicsListCmd) Run(ctl *Command, term *terminal.Terminal) error {

@@ -10,9 +10,9 @@ import (
 
 // Bounds of a histogram of due times.
 const (
-	dueBuckets = 60
-	dueMost    = 1000
-	dueSpan    = time.Hour
+	dueBuckets    = 60
+	maxDueBuckets = 1000
+	dueSpan       = time.Hour
 )
 
 // topicsMost bounds the topics of one question, unless the token sees all.
@@ -37,7 +37,7 @@ func CountDue(rq *web.Request) *web.Problem {
 	if until > timer.MaxMs {
 		return web.Bad(web.BadTime, "query: until is beyond all times that timers can have")
 	}
-	if q.Buckets, p = rq.Query.Integer("buckets", dueMost, dueBuckets); p != nil {
+	if q.Buckets, p = rq.Query.Integer("buckets", maxDueBuckets, dueBuckets); p != nil {
 		return p
 	}
 	q.BucketMs = (until - q.FromMs + int64(q.Buckets) - 1) / int64(q.Buckets)

@@ -65,7 +65,7 @@ func (n *Node) Reckons() *Problem {
 	if why == "" {
 		return nil
 	}
-	return Fail(503, Unavailable, "this node cannot say when that is: "+why+"; nothing was changed. Give an instant (at, at_ms), or ask another node")
+	return Fail(503, Unavailable, "this node cannot tell the instant: "+why+"; nothing was changed. Give an instant (at, at_ms), or ask another node")
 }
 
 // Sleep waits, or ends early with false when the server stops.

@@ -62,14 +62,14 @@ func (rq *Request) Needs(s Scope) *Problem {
 // file, or the authorities of clients, may have been read again since it began.
 func (rq *Request) Recheck(s Scope) *Problem {
 	if c := rq.Conn(); c != nil && !c.Trusted() {
-		return Fail(401, Unauthorized, "the client's certificate is of no authority that this node trusts any more")
+		return Fail(401, Unauthorized, "the authority of the client's certificate is no longer trusted")
 	}
 	if rq.Who == nil {
 		return nil
 	}
 	who := rq.Principal(rq.Who.Sum)
 	if who == nil {
-		return Fail(401, Unauthorized, "the token is valid no more")
+		return Fail(401, Unauthorized, "the token has been revoked or has expired")
 	}
 	rq.Who = who
 	if !who.Sees(rq.Topic) {

@@ -17,9 +17,9 @@ type Problem struct {
 	Detail  string
 	Outcome string // of a cancel that came too late
 	Allow   string // of a 405
-	// existing is the timer that is in the way; nil: none, or it is not known.
+	// Existing is the timer that is in the way; nil: none, or it is not known.
 	Existing *timer.Timer
-	// retryAfter is in seconds; 0: one.
+	// RetryAfter is in seconds; 0: one.
 	RetryAfter int
 	// An error of the engine that has no problem of its own: for the log, never shown.
 	Cause error
@@ -78,6 +78,7 @@ var titles = map[string]string{
 	"exists": "Id in use with other content", "in_flight": "An attempt is running", "not_empty": "Topic is not empty",
 	NotDrained: "Node is not drained", WrongDelivery: "Wrong delivery", QuotaUsed: "As many as allowed",
 	"over": "Timer has ended", "version_mismatch": "Another version", TooLarge: "Too large",
+	"in_use": "In use", "feature_level": "Not every node can do this yet",
 	"misdirected":            "Not a name of this node",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
 	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", "not_json": "Payload is not JSON", BadPolicy: "Bad policy", UnknownOutcomeTopic: "Topic takes no outcomes",
