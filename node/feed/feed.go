@@ -32,14 +32,14 @@ const (
 
 // Bounds.
 const (
-	tapEvents   = 1024                   // that wait for a listener
-	remoteTaps  = 512                    // of other nodes' listeners
-	tapIdle     = 30 * time.Second       // after which a tap that nobody asks for is closed
-	pollWait    = 10 * time.Second       // one question to another node, …
-	pollTimeout = 15 * time.Second       // … and its answer
-	pollPause   = 100 * time.Millisecond // between questions that brought something
-	retryPause  = 200 * time.Millisecond // after one that brought none
-	askInterval = time.Second            // for nodes that have come or gone
+	subscriberEvents = 1024                   // that wait for a listener
+	remoteTaps       = 512                    // of other nodes' listeners
+	subscriberIdle   = 30 * time.Second       // after which a subscriber that nobody asks for is closed
+	pollWait         = 10 * time.Second       // one question to another node, …
+	pollTimeout      = 15 * time.Second       // … and its answer
+	pollPause        = 100 * time.Millisecond // between questions that brought something
+	retryPause       = 200 * time.Millisecond // after one that brought none
+	askInterval      = time.Second            // for nodes that have come or gone
 )
 
 // Config is the configuration of a Feed.
@@ -74,7 +74,7 @@ type Feed struct {
 	inbox     inbox
 
 	mu     sync.Mutex
-	remote map[remoteKey]*tap
+	remote map[remoteKey]*subscriber
 	last   atomic.Uint64 // number of a listener of this process
 }
 
@@ -82,7 +82,7 @@ type remoteKey struct{ node, number uint64 }
 
 // New makes a feed. random makes its listeners' numbers unlike those of earlier processes.
 func New(cfg Config, random uint64) *Feed {
-	f := &Feed{cfg: cfg, pause: duePause, remote: map[remoteKey]*tap{}}
+	f := &Feed{cfg: cfg, pause: duePause, remote: map[remoteKey]*subscriber{}}
 	f.last.Store(random)
 	f.listeners.Store(&listeners{})
 	return f
@@ -90,76 +90,6 @@ func New(cfg Config, random uint64) *Feed {
 
 // Attach gives the feed the node's shards.
 func (f *Feed) Attach(h Host) { f.host = h }
-
-// tap keeps the events that a listener has not fetched yet.
-type tap struct {
-	watch  backend.Watch
-	remote bool            // another node fetches it
-	listed map[string]bool // kinds whose unusual states it has been given; PollStates' alone
-	growth backend.Growth  // of which it has been given the events; PollStates' alone
-	wake   task.Signal
-
-	mu     sync.Mutex
-	events []backend.Event
-	missed int64
-	asked  time.Duration // when another node asked for it last
-}
-
-func (f *Feed) open(w *backend.Watch) *tap {
-	return &tap{watch: *w, listed: map[string]bool{}, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
-}
-
-func (f *Feed) add(t *tap) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listeners.Store(&listeners{taps: append(slices.Clone(f.listeners.Load().taps), t)})
-}
-
-func (f *Feed) remove(t *tap) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.removeLocked(t)
-}
-
-func (f *Feed) removeLocked(t *tap) {
-	left := slices.DeleteFunc(slices.Clone(f.listeners.Load().taps), func(o *tap) bool { return o == t })
-	f.listeners.Store(&listeners{taps: left})
-}
-
-// put adds events, while there is room.
-func (t *tap) put(events ...backend.Event) {
-	t.mu.Lock()
-	n := min(len(events), tapEvents-len(t.events))
-	t.events = append(t.events, events[:n]...)
-	t.missed += int64(len(events) - n)
-	t.mu.Unlock()
-	t.wake.Set()
-}
-
-func (t *tap) miss(n int64) {
-	t.mu.Lock()
-	t.missed += n
-	t.mu.Unlock()
-	t.wake.Set()
-}
-
-// take empties the tap.
-func (t *tap) take() (events []backend.Event, missed int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	events, missed = t.events, t.missed
-	t.events, t.missed = nil, 0
-	return events, missed
-}
-
-// wait takes the events that are there, or waits at most d for some.
-func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events []backend.Event, missed int64) {
-	for end := env.Now() + d; ; {
-		if events, missed = t.take(); len(events) > 0 || missed > 0 || !t.wake.Wait(ctx, end-env.Now()) {
-			return events, missed
-		}
-	}
-}
 
 // event is a shard's event in the form of the API.
 func (f *Feed) event(e *events.Event, topic string) backend.Event {
@@ -228,7 +158,7 @@ func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byt
 	if err := json.Unmarshal(body, &a); err != nil {
 		return nil, encoding.ErrFormat
 	}
-	t, known := f.tapOf(remoteKey{from, a.Number}, &a.Watch)
+	t, known := f.subscriberOf(remoteKey{from, a.Number}, &a.Watch)
 	if t == nil {
 		return json.Marshal(&batch{Full: true})
 	}
@@ -242,9 +172,9 @@ func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byt
 	return json.Marshal(&b)
 }
 
-// tapOf is the tap of another node's listener here. It is made if it is missing. Taps that no node
+// subscriberOf is the subscriber of another node's listener here. It is made if it is missing. Taps that no node
 // asks for are closed.
-func (f *Feed) tapOf(key remoteKey, w *backend.Watch) (t *tap, known bool) {
+func (f *Feed) subscriberOf(key remoteKey, w *backend.Watch) (t *subscriber, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tidyLocked()
@@ -260,18 +190,18 @@ func (f *Feed) tapOf(key remoteKey, w *backend.Watch) (t *tap, known bool) {
 	t = f.open(w)
 	t.remote = true
 	f.remote[key] = t
-	f.listeners.Store(&listeners{taps: append(slices.Clone(f.listeners.Load().taps), t)})
+	f.listeners.Store(&listeners{subscribers: append(slices.Clone(f.listeners.Load().subscribers), t)})
 	return t, false
 }
 
-// tidyLocked closes the taps that other nodes have not asked for lately.
+// tidyLocked closes the subscribers that other nodes have not asked for lately.
 func (f *Feed) tidyLocked() {
 	now := f.cfg.Tasks.Now()
 	for key, t := range f.remote {
 		t.mu.Lock()
 		idle := now - t.asked
 		t.mu.Unlock()
-		if idle > tapIdle {
+		if idle > subscriberIdle {
 			delete(f.remote, key)
 			f.removeLocked(t)
 		}
@@ -279,9 +209,9 @@ func (f *Feed) tidyLocked() {
 }
 
 // TidyInterval is how often Tidy is to be called.
-const TidyInterval = tapIdle
+const TidyInterval = subscriberIdle
 
-// Tidy closes the taps that other nodes have not asked for lately.
+// Tidy closes the subscribers that other nodes have not asked for lately.
 func (f *Feed) Tidy() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

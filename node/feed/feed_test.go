@@ -156,16 +156,16 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 	p := newPair(t)
 	s := p.here.Listen(t.Context(), &backend.Watch{})
 	defer s.Close()
-	for i := range tapEvents + 10 {
+	for i := range subscriberEvents + 10 {
 		tell(p.here, added(1, fmt.Sprint(i)))
 	}
 	eventually(t, "all were given", p.here.idle)
 	events, missed, ok := s.Next(time.Second)
-	if len(events) != tapEvents || missed != 10 || !ok {
+	if len(events) != subscriberEvents || missed != 10 || !ok {
 		t.Errorf("%d events, %d missed, %v", len(events), missed, ok)
 	}
-	eventually(t, "the other node is asked", func() bool { return len(p.there.listeners.Load().taps) > 0 })
-	const many = 3 * tapEvents
+	eventually(t, "the other node is asked", func() bool { return len(p.there.listeners.Load().subscribers) > 0 })
+	const many = 3 * subscriberEvents
 	for i := range many {
 		tell(p.there, added(1, fmt.Sprint(i)))
 	}
@@ -175,8 +175,8 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 		got += int64(len(events)) + missed
 		return got == many
 	})
-	s.(*stream).tap.put(make([]backend.Event, many)...) // as another node's answer might
-	if events, missed, _ := s.Next(time.Second); len(events) != tapEvents || missed != many-tapEvents {
+	s.(*stream).subscriber.put(make([]backend.Event, many)...) // as another node's answer might
+	if events, missed, _ := s.Next(time.Second); len(events) != subscriberEvents || missed != many-subscriberEvents {
 		t.Errorf("of a batch of %d: %d events, %d missed", many, len(events), missed)
 	}
 }
@@ -199,10 +199,10 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	// The events that were kept for the listener are gone, as after the node's start: the listener
 	// learns that too.
 	p.there.mu.Lock()
-	for key, tap := range p.there.remote {
+	for key, subscriber := range p.there.remote {
 		delete(p.there.remote, key)
-		p.there.removeLocked(tap)
-		tap.put(backend.Event{Kind: backend.EventAdded, ID: "last"}) // ends the question that waits
+		p.there.removeLocked(subscriber)
+		subscriber.put(backend.Event{Kind: backend.EventAdded, ID: "last"}) // ends the question that waits
 	}
 	p.there.mu.Unlock()
 	e := hear(t, s)
@@ -311,7 +311,7 @@ func TestTapsThatNobodyAsksFor(t *testing.T) {
 	now := time.Duration(0)
 	p.there.cfg.Tasks = &stoppedClock{Env: p.there.cfg.Tasks, now: &now}
 	for i := range remoteTaps {
-		if tap, known := p.there.tapOf(remoteKey{1, uint64(i)}, &backend.Watch{}); tap == nil || known {
+		if subscriber, known := p.there.subscriberOf(remoteKey{1, uint64(i)}, &backend.Watch{}); subscriber == nil || known {
 			t.Fatal(i, known)
 		}
 	}
@@ -319,9 +319,9 @@ func TestTapsThatNobodyAsksFor(t *testing.T) {
 	if err != nil || string(answer) != `{"full":true}` {
 		t.Errorf("%s %v", answer, err)
 	}
-	now = tapIdle + 1
+	now = subscriberIdle + 1
 	p.there.Tidy()
-	if n := len(p.there.remote) + len(p.there.listeners.Load().taps); n != 0 {
+	if n := len(p.there.remote) + len(p.there.listeners.Load().subscribers); n != 0 {
 		t.Errorf("%d are left", n)
 	}
 	if _, err := p.there.Serve(t.Context(), 1, methodEvents, []byte(`{`)); err == nil {

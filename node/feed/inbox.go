@@ -44,17 +44,17 @@ func (i *inbox) take() (events []backend.Event, dropped int64, some bool) {
 	return events, dropped, i.giving
 }
 
-// listeners are the taps, and which of the topics that were asked for they listen to.
+// listeners are the subscribers, and which of the topics that were asked for they listen to.
 type listeners struct {
-	taps   []*tap
-	topics sync.Map // timer.TopicID → bool
+	subscribers []*subscriber
+	topics      sync.Map // timer.TopicID → bool
 }
 
 // Watches implements events.Watcher. It does not depend on a listener's room: a listener learns how
 // many events found none.
 func (f *Feed) Watches(id timer.TopicID) bool {
 	l := f.listeners.Load()
-	if len(l.taps) == 0 {
+	if len(l.subscribers) == 0 {
 		return false
 	}
 	if watched, known := l.topics.Load(id); known {
@@ -65,7 +65,7 @@ func (f *Feed) Watches(id timer.TopicID) bool {
 		return false
 	}
 	watched := false
-	for _, t := range l.taps {
+	for _, t := range l.subscribers {
 		watched = watched || t.watch.OfTimers() && t.watch.SeesTopic(topic.Name)
 	}
 	l.topics.Store(id, watched)
@@ -91,28 +91,8 @@ func (f *Feed) give() {
 		if !some {
 			return
 		}
-		for _, t := range f.listeners.Load().taps {
+		for _, t := range f.listeners.Load().subscribers {
 			t.give(events, dropped)
 		}
-	}
-}
-
-// give adds the events that the listener asked for. Any of those that the inbox had no room for may
-// have been among them.
-func (t *tap) give(events []backend.Event, dropped int64) {
-	if !t.watch.OfTimers() {
-		return
-	}
-	var seen []backend.Event
-	for i := range events {
-		if t.watch.Sees(&events[i]) {
-			seen = append(seen, events[i])
-		}
-	}
-	if len(seen) > 0 {
-		t.put(seen...)
-	}
-	if dropped > 0 {
-		t.miss(dropped)
 	}
 }

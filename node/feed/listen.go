@@ -14,32 +14,32 @@ import (
 // backend.EventStream.
 type stream struct {
 	*Feed
-	ctx    context.Context
-	cancel context.CancelFunc
-	number uint64
-	tap    *tap
-	asked  *task.Group
+	ctx        context.Context
+	cancel     context.CancelFunc
+	number     uint64
+	subscriber *subscriber
+	asked      *task.Group
 }
 
 // Listen begins to receive the events that a watch selects, from this node and all others. The
 // stream must be closed.
 func (f *Feed) Listen(ctx context.Context, w *backend.Watch) backend.EventStream {
-	s := &stream{Feed: f, number: f.last.Add(1), tap: f.open(w), asked: task.NewGroup(f.cfg.Tasks)}
+	s := &stream{Feed: f, number: f.last.Add(1), subscriber: f.open(w), asked: task.NewGroup(f.cfg.Tasks)}
 	s.ctx, s.cancel = f.cfg.Tasks.WithTimeout(ctx, task.Forever)
-	f.seeGrowth(s.tap)
-	f.add(s.tap)
+	f.seeGrowth(s.subscriber)
+	f.add(s.subscriber)
 	s.asked.Go(s.askOthers)
 	return s
 }
 
 // Next implements backend.EventStream.
 func (s *stream) Next(wait time.Duration) (events []backend.Event, missed int64, ok bool) {
-	events, missed = s.tap.wait(s.ctx, s.cfg.Tasks, wait)
+	events, missed = s.subscriber.wait(s.ctx, s.cfg.Tasks, wait)
 	return events, missed, s.ctx.Err() == nil
 }
 
 func (s *stream) Close() {
-	s.remove(s.tap)
+	s.remove(s.subscriber)
 	s.cancel()
 	s.asked.Wait()
 }
@@ -84,10 +84,10 @@ func (s *stream) follow(node uint64) {
 		}
 		first, reported = false, false
 		if b.Missed > 0 {
-			s.tap.miss(b.Missed)
+			s.subscriber.miss(b.Missed)
 		}
 		if len(b.Events) > 0 {
-			s.tap.put(b.Events...)
+			s.subscriber.put(b.Events...)
 			s.cfg.Tasks.Sleep(s.ctx, pollPause)
 		}
 	}
@@ -97,11 +97,11 @@ var errFull = errors.New("it has too many listeners")
 
 // reportGap adds an event by which the listener learns that it does not get all events of a node.
 func (s *stream) reportGap(node uint64, why string) {
-	s.tap.put(backend.Event{Kind: backend.EventMissed, Node: s.cfg.Name(node), AtMs: s.cfg.NowMs(), Error: why})
+	s.subscriber.put(backend.Event{Kind: backend.EventMissed, Node: s.cfg.Name(node), AtMs: s.cfg.NowMs(), Error: why})
 }
 
 func (s *stream) ask(node uint64, first bool) (*batch, error) {
-	body, err := json.Marshal(&ask{Number: s.number, Watch: s.tap.watch, First: first, WaitMs: pollWait.Milliseconds()})
+	body, err := json.Marshal(&ask{Number: s.number, Watch: s.subscriber.watch, First: first, WaitMs: pollWait.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,8 @@ func (f *Feed) PollStates() {
 
 // wanted are the listeners that asked for a kind. Nodes and shards are polled for this node's own
 // listeners only, since each node sees them by itself.
-func (f *Feed) wanted(kind string) (wanted []*tap) {
-	for _, t := range f.listeners.Load().taps {
+func (f *Feed) wanted(kind string) (wanted []*subscriber) {
+	for _, t := range f.listeners.Load().subscribers {
 		if t.watch.Wants(kind) && (kind == backend.EventBreaker || !t.remote) {
 			wanted = append(wanted, t)
 		}
@@ -72,7 +72,7 @@ func (f *Feed) pollGrowth() {
 }
 
 // seeGrowth begins that: a growth that is under way is the listener's first event.
-func (f *Feed) seeGrowth(t *tap) {
+func (f *Feed) seeGrowth(t *subscriber) {
 	if !t.watch.Wants(backend.EventShards) {
 		return
 	}
@@ -81,7 +81,7 @@ func (f *Feed) seeGrowth(t *tap) {
 	}
 }
 
-func (f *Feed) putGrowth(t *tap, events ...backend.Event) {
+func (f *Feed) putGrowth(t *subscriber, events ...backend.Event) {
 	for i := range events {
 		events[i].Kind, events[i].Node, events[i].AtMs = backend.EventShards, f.cfg.Node, f.cfg.NowMs()
 	}
