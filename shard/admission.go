@@ -239,10 +239,10 @@ func (h *Host) lowDisks() (low []timer.LowDiskError) {
 	return low
 }
 
-// noteLowDisks makes a leader refuse adds while the disk of a voter is low. Every voter writes the
+// updateLowDisks makes a leader refuse adds while the disk of a voter is low. Every voter writes the
 // added data, and a voter with a full disk could not even write commands that free something. The
 // leader must refuse, because clients' commands do not pass through followers.
-func (r *replica) noteLowDisks(low []timer.LowDiskError) {
+func (r *replica) updateLowDisks(low []timer.LowDiskError) {
 	i := -1
 	if len(low) > 0 && r.leader {
 		i = slices.IndexFunc(low, func(e timer.LowDiskError) bool { return r.membership.hasVoter(r, e.Node) })

@@ -26,14 +26,14 @@ func (r *replica) apply(ents []*pb.Entry) {
 		case len(e.Data) > 0:
 			compares, err = r.applyData(e)
 		default:
-			r.membership.known.came(e)
+			r.membership.known.applied(e)
 		}
 		if err != nil {
 			r.stop(fmt.Errorf("shard %d: entry %d cannot be applied: %w", r.shard, e.GetIndex(), err))
 			return
 		}
 		r.applied, r.appliedTerm = e.GetIndex(), e.GetTerm()
-		r.tellApplied(r.applied)
+		r.notifyApplied(r.applied)
 		if compares {
 			r.compare.report(r)
 		}
@@ -42,8 +42,8 @@ func (r *replica) apply(ents []*pb.Entry) {
 	r.compact()
 }
 
-// tellApplied passes the applied index and the state hash to Config.Applied.
-func (r *replica) tellApplied(index uint64) {
+// notifyApplied passes the applied index and the state hash to Config.Applied.
+func (r *replica) notifyApplied(index uint64) {
 	if watch := r.w.host.cfg.Applied; watch != nil {
 		watch(r.shard, index, r.machine.hash())
 	}

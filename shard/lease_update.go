@@ -111,9 +111,9 @@ func appendReport(b []byte, p *scheduler.Report) []byte {
 	return encoding.AppendError(b, a.Err, a.Answer)
 }
 
-// hearReport passes a former leader's report to the scheduler. If the lease is already over, it
+// receiveReport passes a former leader's report to the scheduler. If the lease is already over, it
 // informs the sender, which then stops reporting.
-func (s *timerShard) hearReport(from uint64, body []byte) {
+func (s *timerShard) receiveReport(from uint64, body []byte) {
 	if !s.g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
 	}
@@ -123,22 +123,22 @@ func (s *timerShard) hearReport(from uint64, body []byte) {
 	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
 	p.Attempt.Err, p.Attempt.Answer = r.Failure()
 	if r.Err() == nil && s.scheduler.JudgeReport(&p) {
-		s.tellOver(from, p.Owner, p.Handle, p.Fence)
+		s.sendLeaseOver(from, p.Owner, p.Handle, p.Fence)
 	}
 }
 
-// tellOver answers a report: the lease is over. Leases never come back, so the answer is true even
+// sendLeaseOver answers a report: the lease is over. Leases never come back, so the answer is true even
 // if another replica leads by now.
-func (s *timerShard) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
+func (s *timerShard) sendLeaseOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
 	o := s.g.w.open(to, overMessage, s.g.shard, 0)
 	body := len(o.frame)
 	o.frame = encoding.AppendUvarints(o.frame, uint64(owner), uint64(h), fence)
 	o.close(s.g.w, body)
 }
 
-// hearOver ends a report of this process. After its replica was removed, this process has no table
+// receiveLeaseOver ends a report of this process. After its replica was removed, this process has no table
 // to see the end of the lease in.
-func (s *timerShard) hearOver(body []byte) {
+func (s *timerShard) receiveLeaseOver(body []byte) {
 	r := encoding.Reader{Rest: body}
 	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()
 	if r.Close() != nil || owner != s.g.w.host.cfg.Incarnation {

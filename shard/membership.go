@@ -288,7 +288,7 @@ func (m *membership) apply(r *replica, e *pb.Entry) error {
 		m.epoch = uint32(epoch)
 	}
 	r.store.Conf = r.raft.ApplyConfChange(cc)
-	r.noteLowDisks(r.w.host.lowDisks())
+	r.updateLowDisks(r.w.host.lowDisks())
 	m.index, m.until = e.GetIndex(), 0
 	return nil
 }
@@ -304,8 +304,8 @@ type confKnown struct {
 	index      uint64 // of the empty entry; 0: not applied yet
 }
 
-// came records an applied empty entry.
-func (k *confKnown) came(e *pb.Entry) {
+// applied records an applied empty entry.
+func (k *confKnown) applied(e *pb.Entry) {
 	if k.index == 0 && k.term != 0 && e.GetTerm() == k.term && e.GetIndex() > k.conf {
 		k.index = e.GetIndex()
 	}

@@ -221,7 +221,7 @@ func (f *peerFrame) handle(w *worker) {
 		m := &f.messages[i]
 		switch m.kind {
 		case raftMessage:
-			m.group.hear(f.from, m.body)
+			m.group.receive(f.from, m.body)
 		case termQuestion, termAnswer:
 			m.group.receiveTerm(m.kind, f.from, m.body)
 		case stateMessage:
@@ -232,8 +232,8 @@ func (f *peerFrame) handle(w *worker) {
 	}
 }
 
-// hear handles a raft message from a peer.
-func (r *replica) hear(from uint64, body []byte) {
+// receive handles a raft message from a peer.
+func (r *replica) receive(from uint64, body []byte) {
 	m, err := raftlog.DecodeMessage(body)
 	if err != nil || r.raft == nil || m.GetTo() != r.id || nodeOf(m.GetFrom()) != from || !mayCome(m.GetType()) {
 		return

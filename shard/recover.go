@@ -309,7 +309,7 @@ func (r *recovery) commit(index uint64) {
 			break
 		}
 		g.applied, g.appliedTerm = e.Index, e.Term
-		g.tellApplied(g.applied)
+		g.notifyApplied(g.applied)
 		r.bytes += len(e.Data) + raftlog.EntryOverhead
 	}
 	r.trim()

@@ -48,7 +48,7 @@ func (r *replica) roleChanged(leader bool) {
 	}
 	r.stepDown()
 	r.leader, r.term = leader, term
-	r.noteLowDisks(r.w.host.lowDisks())
+	r.updateLowDisks(r.w.host.lowDisks())
 	if leader {
 		r.w.host.cfg.Observer.Elected()
 		r.takeover = true

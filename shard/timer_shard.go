@@ -201,9 +201,9 @@ func (s *timerShard) expire(now time.Duration) {
 func (s *timerShard) receive(kind byte, from uint64, body []byte) {
 	switch kind {
 	case reportMessage:
-		s.hearReport(from, body)
+		s.receiveReport(from, body)
 	case overMessage:
-		s.hearOver(body)
+		s.receiveLeaseOver(body)
 	}
 }
 

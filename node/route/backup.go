@@ -87,7 +87,7 @@ func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, 
 		t.choose(r, id)
 		switch a, err = r.askState(ctx, t.node, &q); {
 		case readAgain(err):
-			if !b.wait(ctx, t.noteLeaderHint(err)) {
+			if !b.wait(ctx, t.takeLeaderHint(err)) {
 				return 0, a, timer.ErrNoLeader
 			}
 			continue

@@ -148,7 +148,7 @@ func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
 			o.Result, o.Err = timer.Result{}, timer.ErrNoLeader
 		default:
 			todo = append(todo, i)
-			if t := q.target(o.Shard); !t.noteLeaderHint(o.Err) && t.hint == 0 {
+			if t := q.target(o.Shard); !t.takeLeaderHint(o.Err) && t.hint == 0 {
 				hinted = false
 			}
 		}
@@ -248,7 +248,7 @@ func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 	for i := range ops {
 		o := &ops[i]
 		o.Err = fromPeer(o.Err)
-		q.noteDecider(o.Shard, node, o.Err)
+		q.storeDecider(o.Shard, node, o.Err)
 		if t := o.Result.Timer; t != nil && o.Room != nil && o.Result.Code != timer.Created && !o.Room.Take(t.Size()) {
 			o.Result.Timer = nil
 		}

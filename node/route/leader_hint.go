@@ -32,8 +32,8 @@ func (t *target) choose(r *Router, id timer.ShardID) {
 	}
 }
 
-// noteLeaderHint keeps the leader that an error names; true when it names another node.
-func (t *target) noteLeaderHint(err error) bool {
+// takeLeaderHint keeps the leader that an error names; true when it names another node.
+func (t *target) takeLeaderHint(err error) bool {
 	moved, ok := errors.AsType[timer.NotLeaderError](err)
 	if !ok || moved.Leader == t.node {
 		return false

@@ -34,7 +34,7 @@ func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.Progre
 	var t target
 	for range progressTries {
 		t.choose(r, id)
-		if err = r.readAt(ctx, t.node, &ask); err == nil || !t.noteLeaderHint(err) {
+		if err = r.readAt(ctx, t.node, &ask); err == nil || !t.takeLeaderHint(err) {
 			break
 		}
 	}

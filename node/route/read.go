@@ -73,12 +73,12 @@ func (r *Router) read(ctx context.Context, shard *timer.ShardID, begin time.Dura
 		t.choose(r, id)
 		err := r.readAt(ctx, t.node, &rd)
 		if t.node != r.self {
-			r.noteDecider(id, t.node, err)
+			r.storeDecider(id, t.node, err)
 		}
 		if !readAgain(err) {
 			return err
 		}
-		if !b.wait(ctx, t.noteLeaderHint(err)) {
+		if !b.wait(ctx, t.takeLeaderHint(err)) {
 			return timer.ErrNoLeader
 		}
 	}

@@ -199,8 +199,8 @@ func (r *Router) Decider(id timer.ShardID) uint64 {
 	return r.deciders.load(id)
 }
 
-// noteDecider keeps the node that has decided a request about a shard. Most requests find it kept.
-func (r *Router) noteDecider(id timer.ShardID, node uint64, err error) {
+// storeDecider keeps the node that has decided a request about a shard. Most requests find it kept.
+func (r *Router) storeDecider(id timer.ShardID, node uint64, err error) {
 	if err == nil && r.deciders.load(id) != node {
 		r.deciders.store(id, node, r.shards())
 	}
