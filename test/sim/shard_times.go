@@ -93,7 +93,9 @@ func (s *shardTimes) applied(id timer.ShardID, index uint64, clockMs int64, now 
 	// Of several entries applied in one turn the first may set the clock back and the last advance
 	// it.
 	if clockMs < t.clock || index > t.index+1 && t.clock-first > leftAheadMs {
-		t.backs = append(t.backs, clockBack{now, t.clock, min(clockMs, first)})
+		// Its entry may have been proposed before the last one that was seen.
+		to := t.least(t.seen-appliedWithin, now) - timeSlack.Milliseconds()
+		t.backs = append(t.backs, clockBack{now, t.clock, min(clockMs, to)})
 	}
 	t.index, t.clock, t.seen = index, clockMs, now
 	if off := msOf(clockMs-epochMs) - now; off > offWithin {
