@@ -311,11 +311,11 @@ func (d *division) passOn(o *op) bool {
 	}
 	to, known := d.ownerOfOp(o)
 	switch {
-	case !known:
+	case to == s.g.shard && known:
+		return false
+	case !known || int(to) >= len(s.g.w.host.all()): // after a start the node may not have learned of the child yet
 		o.answer(timer.Result{}, timer.NotLeaderError{})
 		return true
-	case to == s.g.shard || int(to) >= len(s.g.w.host.all()):
-		return false
 	}
 	next := s.g.w.host.shard(to)
 	s.g.w.queued.Add(-1)

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -346,6 +347,45 @@ func TestNoReplicaBeforeTheNodeGrows(t *testing.T) {
 		d.pass(time.Second)
 		if n := len(d.calls.take()); n != 0 {
 			t.Errorf("%d calls are made again", n)
+		}
+	})
+}
+
+// TestNoAddForAChildThatTheNodeDoesNotKnow: a process that starts with a table that was divided, before
+// the node knows that there are more shards, takes no add for the child: it would stay in the parent,
+// where nobody looks for it.
+func TestNoAddForAChildThatTheNodeDoesNotKnow(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		d.host.shard(1).division.child = d.child
+		for range 10 {
+			d.host.Place([]Assignment{d.child})
+			d.pass(100 * time.Millisecond)
+		}
+		if d.host.shard(1).table.DividedOf() != 2 {
+			t.Fatal("it is not divided: the test is about nothing")
+		}
+		d.kill()
+		if err := d.open(); err != nil {
+			t.Fatal(err)
+		}
+		d.pass(time.Second)
+		if d.host.shard(1).table.DividedOf() != 2 || d.host.Shards() != 1 || !d.host.Leads(1) {
+			t.Fatal("the node knows of the child, or leads no shard: the test is about nothing")
+		}
+		for i := range 20 {
+			name := fmt.Sprint("late", i)
+			o, err := d.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: name, Spec: &timer.Spec{DueMs: d.clock.wallMs + 3_600_000}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.pass(100 * time.Millisecond)
+			_, moved := errors.AsType[timer.NotLeaderError](o.op.err)
+			switch of := d.shardOfID(name, 2); {
+			case !o.answered():
+				t.Errorf("%s of shard %d has no answer", name, of)
+			case of == 2 && !moved, of == 1 && o.op.err != nil:
+				t.Errorf("%s of shard %d: %v, %v", name, of, o.op.result.Code, o.op.err)
+			}
 		}
 	})
 }
