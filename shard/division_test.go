@@ -315,6 +315,33 @@ func TestConsumersLeasesLeaveWithTheirTimers(t *testing.T) {
 	})
 }
 
+// TestLeasesInTheSecondDoubling: a consumer's ack names the shard that will have its timer. As long as
+// that is yet to be divided from a shard that was divided before, this one takes the ack.
+func TestLeasesInTheSecondDoubling(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		d.pulled(func(p *timer.Policy) { p.Concurrency = 20 })
+		for i := range 20 {
+			d.add(fmt.Sprint("p", i), 0)
+		}
+		d.pass(10 * time.Millisecond)
+		pulled := d.pull(20)
+		d.begin()
+		d.settled()
+		d.host.Grow(4, 2)
+		for _, p := range pulled {
+			asked := d.shardOfID(p.Timer.ID, 4)
+			o, err := d.submit(asked, timer.Command{Kind: timer.AckLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: p.Handle, Seq: p.Timer.Seq, Fence: p.Timer.Fence}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.pass(100 * time.Millisecond)
+			if !o.answered() || o.op.err != nil || o.op.result.Code != timer.OK {
+				t.Errorf("an ack of %s at shard %d: answered %v, %v, %v", p.Timer.ID, asked, o.answered(), o.op.result.Code, o.op.err)
+			}
+		}
+	})
+}
+
 // TestNoReplicaBeforeTheNodeGrows: a node applies the division before its own copy of the meta
 // group's state says that there are more shards, which it stores before its host grows. Until then
 // it makes no replica of the child, even if it is given the row: the next start would not know the
