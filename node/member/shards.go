@@ -68,11 +68,14 @@ func (m *Member) followShards(ctx context.Context) bool {
 			})
 			return false
 		}
-		m.log.Info("the cluster has more shards now", "shards", want.Now, "before", id.Shards)
+		m.log.Info("the number of shards doubles: one after the other gives half of its timers to a new one", "shards", want.Now, "before", id.Shards)
 	}
 	m.now.Store(&shardCount{Shards: have.Shards})
 	m.host.Grow(want.Now, want.Parents)
 	m.now.Store(&shardCount{Shards: want, steady: true})
+	if have.Parents < have.Now && want.Parents == want.Now {
+		m.log.Info("all shards are divided; the new ones spread over the nodes", "shards", want.Now)
+	}
 	return true
 }
 
