@@ -229,7 +229,7 @@ func (m *Member) serves() error {
 		return err
 	}
 	if id, _, _ := m.State.Cluster(); id == "" || m.State.Secret() == nil {
-		return errors.New("the cluster is being founded")
+		return errors.New("this node is in no cluster yet, or has not got its state")
 	}
 	for _, row := range m.State.Rows() {
 		if m.State.Unborn(row.Group) != 0 {

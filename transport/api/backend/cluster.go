@@ -48,7 +48,7 @@ var (
 	// ErrUnknownNode: no member of the cluster has this name.
 	ErrUnknownNode = errors.New("there is no node of this name")
 	// ErrNotDrained: the node is up and holds replicas.
-	ErrNotDrained = errors.New("the node is up and not drained")
+	ErrNotDrained = errors.New("the node is not drained, and not known to be down")
 	// ErrMajority: the remaining replicas of a shard could neither serve nor be added to.
 	ErrMajority = errors.New("not without loss")
 	// ErrBadShards: the number of shards cannot become that one.
