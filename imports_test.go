@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"transport":        {"docs", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
 	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "shard/events", "shard/halt", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/rest", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "internal/reuse", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/rest", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
 	"internal/clocks":  {},
@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"test/bench/libs":  {"wheel"}, // libraries to compare with, a module of its own
 	"deploy":           {},        // a program that reads our files for Kubernetes, a module of its own
 
+	"internal/reuse":     {},                          // small lists that are used again
 	"internal/order":     {},                          // a heap, a ring and a line by weight
 	"internal/delivery":  {"internal/order", "timer"}, // what scheduler and callback exchange, so that neither knows the other
 	"internal/feature":   {},                          // the level of formats that all nodes understand
@@ -77,8 +78,8 @@ var mayImport = map[string][]string{
 	"shard/retention":     {"shard/record"},
 	"shard/silence":       {},
 	"shard/snapshot":      {"internal/vfs", "timer", "wal"},
-	"shard/raftlog":       {"shard/record", "timer/encoding"}, // and raft's types
-	"shard/record":        {"wal", "timer", "timer/encoding"}, // and raft's types
+	"shard/raftlog":       {"internal/reuse", "shard/record", "timer/encoding"}, // and raft's types
+	"shard/record":        {"wal", "timer", "timer/encoding"},                   // and raft's types
 	"shard/wire":          {"internal/feature", "timer", "timer/encoding"},
 
 	"timer":            {"internal/secret"}, // which headers are credentials

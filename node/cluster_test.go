@@ -201,6 +201,25 @@ func TestNodeAwayOverTwoDoublings(t *testing.T) {
 	}
 }
 
+// TestReadyEndsWithTheMajority: a node that was ready is excused for a moment, not for the loss of the
+// others.
+func TestReadyEndsWithTheMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := trio(t)
+	for _, n := range nodes[1:] {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, "the last node is not ready", func() bool {
+		status, _ := nodes[0].call("GET", "/readyz", "")
+		return status == 503
+	})
+}
+
 // TestNothingFlapsWhileShardsDouble: while the number of shards grows, and leaderships go to the nodes
 // that should have them, all nodes stay ready and see a healthy cluster.
 func TestNothingFlapsWhileShardsDouble(t *testing.T) {

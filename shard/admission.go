@@ -52,8 +52,8 @@ const (
 	over           // growth of the state is refused, and a snapshot that holds much is aborted
 )
 
-// Shares of the memory limit. All groups together keep at most 1/memoryShareDivisor of it as applied entries
-// for followers, and one group has at most 1/uncommittedShare of it uncommitted. In the last
+// Shares of the memory limit. All groups together keep at most 1/memoryShareDivisor of it as applied
+// entries for followers, and one group has at most 1/uncommittedShare of it uncommitted. In the last
 // 1/memoryShareDivisor memory is tight.
 const (
 	memoryShareDivisor = 8

@@ -339,10 +339,10 @@ func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 		return d.ownerOf(asked, o.cmd.Topic, o.cmd.ID)
 	case o.cmd.Kind.UpdatesLease() && d.s.table.Foreign(o.cmd.Claim.Handle):
 		return d.s.g.shard + timer.ShardID(d.s.table.DividedOf()/2), true
-	case int(asked) > d.s.table.DividedOf(): // it is yet to be divided from this one
-		return d.s.g.shard, true
+	case d.hasLeft(asked):
+		return asked, true
 	}
-	return asked, true
+	return d.s.g.shard, true
 }
 
 // ownerOf returns the shard that has a timer, for a caller that asked another one, perhaps because

@@ -50,6 +50,33 @@ func (d *dividing) begin() {
 	}
 }
 
+// divideUnknown divides the shard in a host that does not know of the child, as a follower does that
+// has the leader's entry before its node has grown.
+func (d *dividing) divideUnknown() {
+	d.t.Helper()
+	s := d.host.shard(1)
+	s.division.child = d.child
+	for range 10 {
+		d.host.Place([]Assignment{d.child})
+		d.pass(100 * time.Millisecond)
+	}
+	if s.table.DividedOf() != 2 {
+		d.t.Fatal("it is not divided: the test is about nothing")
+	}
+}
+
+// look has the leader look at all slots, and make no entry yet.
+func (d *dividing) look() *timerShard {
+	d.host.Grow(2, 1)
+	s := d.host.shard(1)
+	s.division.rows = []Assignment{d.child}
+	s.division.child = d.child
+	for !s.division.ready {
+		s.division.lookForHalf()
+	}
+	return s
+}
+
 // settled lets the parent drop what has left.
 func (d *dividing) settled() {
 	d.t.Helper()
@@ -353,16 +380,7 @@ func TestNoReplicaBeforeTheNodeGrows(t *testing.T) {
 		}
 		d.pass(50 * time.Millisecond)
 		calls := d.calls.take()
-		// The host does not know of the child: as a follower it would have the leader's entry.
-		s := d.host.shard(1)
-		s.division.child = d.child
-		for range 10 {
-			d.host.Place([]Assignment{d.child})
-			d.pass(100 * time.Millisecond)
-		}
-		if s.table.DividedOf() != 2 {
-			t.Fatal("it is not divided: the test is about nothing")
-		}
+		d.divideUnknown()
 		if len(d.host.all()) > 2 && d.host.group(2).raft != nil {
 			t.Fatal("there is a replica of the child")
 		}
@@ -383,14 +401,7 @@ func TestNoReplicaBeforeTheNodeGrows(t *testing.T) {
 // where nobody looks for it.
 func TestNoAddForAChildThatTheNodeDoesNotKnow(t *testing.T) {
 	newDividing(t, func(d *dividing) {
-		d.host.shard(1).division.child = d.child
-		for range 10 {
-			d.host.Place([]Assignment{d.child})
-			d.pass(100 * time.Millisecond)
-		}
-		if d.host.shard(1).table.DividedOf() != 2 {
-			t.Fatal("it is not divided: the test is about nothing")
-		}
+		d.divideUnknown()
 		d.kill()
 		if err := d.open(); err != nil {
 			t.Fatal(err)
@@ -455,13 +466,7 @@ func TestTimersAddedMeanwhileLeave(t *testing.T) {
 			names = append(names, fmt.Sprint("a", i))
 			d.add(names[i], time.Hour)
 		}
-		d.host.Grow(2, 1)
-		s := d.host.shard(1)
-		s.division.rows = []Assignment{d.child}
-		s.division.child = d.child
-		for !s.division.ready {
-			s.division.lookForHalf()
-		}
+		s := d.look()
 		for i := range 20 { // in the entry before
 			name := fmt.Sprint("b", i)
 			names = append(names, name)
@@ -488,13 +493,7 @@ func TestMarksGoWithTheirTimers(t *testing.T) {
 			d.add(name, long)
 			d.do(timer.Command{Kind: timer.Cancel, ID: name})
 		}
-		d.host.Grow(2, 1)
-		s := d.host.shard(1)
-		s.division.rows = []Assignment{d.child}
-		s.division.child = d.child
-		for !s.division.ready {
-			s.division.lookForHalf()
-		}
+		s := d.look()
 		marked := s.division.half[0]
 		s.division.child = Assignment{} // it waits for other entries
 		d.pass(timer.KeptMs*time.Millisecond + time.Minute)

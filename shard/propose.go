@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"carillon/internal/reuse"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -206,19 +207,6 @@ func (s *timerShard) submit() {
 	s.g.pipeline.proposedAt = s.g.w.now.Mono
 }
 
-// maxSpare is the largest capacity of an empty list that is kept for reuse.
-const maxSpare = 64
-
-// emptied clears a list whose elements are done with and returns it for reuse, or nil if its
-// capacity exceeds maxSpare.
-func emptied[T any](list []T) []T {
-	if cap(list) > maxSpare {
-		return nil
-	}
-	clear(list)
-	return list[:0]
-}
-
 func (s *timerShard) proposeCommands() {
 	n := 0
 	s.items = slices.Grow(s.items, min(len(s.waiting), maxEntryItems))
@@ -227,7 +215,7 @@ func (s *timerShard) proposeCommands() {
 		s.waiting[n] = nil
 	}
 	if n == len(s.waiting) {
-		s.waiting = emptied(s.waiting)
+		s.waiting = reuse.Emptied(s.waiting)
 		return
 	}
 	s.waiting = s.waiting[n:]

@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/reuse"
 	"carillon/shard/record"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
@@ -79,7 +80,7 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 		for i := range p.items {
 			s.answer(&p.items[i], &s.results[i])
 		}
-		s.spareItems, p.items = emptied(p.items), nil
+		s.spareItems, p.items = reuse.Emptied(p.items), nil
 	}
 	if s.table.DividedOf() != of {
 		s.division.leave()

@@ -13,7 +13,7 @@ import (
 // TestManyListeners: events are reported on a shard's own goroutine. A thousand of them in one turn
 // cost about the same, however many listen.
 func TestManyListeners(t *testing.T) {
-	const all = 64 + remoteTaps // of this node's and of others' clients
+	const all = 64 + remoteSubscribers // of this node's and of others' clients
 	growth.Check(t, growth.Dimension{Name: "event listeners", N: all / 8, Longest: func(t testing.TB, n int) time.Duration {
 		f := newPair(t.(*testing.T)).there
 		for i := range n {
@@ -29,7 +29,7 @@ func TestManyListeners(t *testing.T) {
 		}
 		return growth.LongestStep(t, func() bool {
 			for _, e := range events {
-				tell(f, e)
+				emit(f, e)
 			}
 			return false
 		}, func() {})

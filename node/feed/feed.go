@@ -32,14 +32,14 @@ const (
 
 // Bounds.
 const (
-	subscriberEvents = 1024                   // that wait for a listener
-	remoteTaps       = 512                    // of other nodes' listeners
-	subscriberIdle   = 30 * time.Second       // after which a subscriber that nobody asks for is closed
-	pollWait         = 10 * time.Second       // one question to another node, …
-	pollTimeout      = 15 * time.Second       // … and its answer
-	pollPause        = 100 * time.Millisecond // between questions that brought something
-	retryPause       = 200 * time.Millisecond // after one that brought none
-	askInterval      = time.Second            // for nodes that have come or gone
+	subscriberEvents  = 1024                   // that wait for a listener
+	remoteSubscribers = 512                    // of other nodes' listeners
+	subscriberIdle    = 30 * time.Second       // after which a subscriber that nobody asks for is closed
+	pollWait          = 10 * time.Second       // one question to another node, …
+	pollTimeout       = 15 * time.Second       // … and its answer
+	pollPause         = 100 * time.Millisecond // between questions that brought something
+	retryPause        = 200 * time.Millisecond // after one that brought none
+	askInterval       = time.Second            // for nodes that have come or gone
 )
 
 // Config is the configuration of a Feed.
@@ -172,8 +172,8 @@ func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byt
 	return json.Marshal(&b)
 }
 
-// subscriberOf is the subscriber of another node's listener here. It is made if it is missing. Taps that no node
-// asks for are closed.
+// subscriberOf is the subscriber of another node's listener here. It is made if it is missing. Those
+// that no node asks for are closed.
 func (f *Feed) subscriberOf(key remoteKey, w *backend.Watch) (t *subscriber, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +184,7 @@ func (f *Feed) subscriberOf(key remoteKey, w *backend.Watch) (t *subscriber, kno
 		t.mu.Unlock()
 		return t, true
 	}
-	if len(f.remote) >= remoteTaps {
+	if len(f.remote) >= remoteSubscribers {
 		return nil, false
 	}
 	t = f.open(w)

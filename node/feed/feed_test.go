@@ -58,8 +58,8 @@ func added(topic timer.TopicID, id string) *events.Event {
 	return &events.Event{Kind: events.TimerAdded, AtMs: 9, Timer: &timer.Timer{Topic: topic, ID: id, Spec: timer.Spec{DueMs: 99, Labels: []string{"eu"}}}}
 }
 
-// tell gives a feed an event as a shard's leader does; false: nobody wanted it.
-func tell(f *Feed, e *events.Event) bool {
+// emit gives a feed an event as a shard's leader does; false: nobody wanted it.
+func emit(f *Feed, e *events.Event) bool {
 	if !f.Watches(e.Timer.Topic) {
 		return false
 	}
@@ -105,23 +105,23 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func TestEventsOfBothNodes(t *testing.T) {
 	p := newPair(t)
-	if tell(p.here, added(1, "a")) {
+	if emit(p.here, added(1, "a")) {
 		t.Error("an event was wanted though nobody listens")
 	}
 	s := p.here.Listen(t.Context(), &backend.Watch{Topic: "orders", Labels: []string{"eu"}})
-	if tell(p.here, added(2, "a")) {
+	if emit(p.here, added(2, "a")) {
 		t.Error("an event of another topic was wanted")
 	}
-	tell(p.here, added(1, "a"))
+	emit(p.here, added(1, "a"))
 	if e := hear(t, s); e.ID != "a" || e.Topic != "orders" || e.Node != "n1" || e.Kind != backend.EventAdded || e.DueMs != 99 || e.AtMs != 9 {
 		t.Errorf("%+v", e)
 	}
-	eventually(t, "the other node is asked", func() bool { return tell(p.there, added(1, "b")) })
+	eventually(t, "the other node is asked", func() bool { return emit(p.there, added(1, "b")) })
 	if e := hear(t, s); e.ID != "b" || e.Node != "n2" {
 		t.Errorf("%+v", e)
 	}
 	s.Close()
-	if tell(p.here, added(1, "a")) {
+	if emit(p.here, added(1, "a")) {
 		t.Error("an event was wanted after the listener had gone")
 	}
 }
@@ -133,7 +133,7 @@ func TestKindsOfEvents(t *testing.T) {
 	defer s.Close()
 	of := func(kind events.EventKind, state timer.State) backend.Event {
 		t.Helper()
-		tell(p.there, &events.Event{Kind: kind, State: state, Attempt: timer.HistoryAttempt{Attempt: 3, Status: 500, Err: "no"},
+		emit(p.there, &events.Event{Kind: kind, State: state, Attempt: timer.HistoryAttempt{Attempt: 3, Status: 500, Err: "no"},
 			Timer: &timer.Timer{Topic: 1, ID: "a", Reason: timer.Stopped, LatenessMs: -1, NextMs: 77}})
 		return hear(t, s)
 	}
@@ -157,7 +157,7 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 	s := p.here.Listen(t.Context(), &backend.Watch{})
 	defer s.Close()
 	for i := range subscriberEvents + 10 {
-		tell(p.here, added(1, fmt.Sprint(i)))
+		emit(p.here, added(1, fmt.Sprint(i)))
 	}
 	eventually(t, "all were given", p.here.idle)
 	events, missed, ok := s.Next(time.Second)
@@ -167,7 +167,7 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 	eventually(t, "the other node is asked", func() bool { return len(p.there.listeners.Load().subscribers) > 0 })
 	const many = 3 * subscriberEvents
 	for i := range many {
-		tell(p.there, added(1, fmt.Sprint(i)))
+		emit(p.there, added(1, fmt.Sprint(i)))
 	}
 	got := int64(0)
 	eventually(t, "all of the other node's are heard of, or known to be missed", func() bool {
@@ -192,7 +192,7 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	p.cut.Store(false)
-	eventually(t, "the other node is asked", func() bool { return tell(p.there, added(1, "b")) })
+	eventually(t, "the other node is asked", func() bool { return emit(p.there, added(1, "b")) })
 	if e := hear(t, s); e.ID != "b" {
 		t.Errorf("%+v", e)
 	}
@@ -310,7 +310,7 @@ func TestTapsThatNobodyAsksFor(t *testing.T) {
 	p := newPair(t)
 	now := time.Duration(0)
 	p.there.cfg.Tasks = &stoppedClock{Env: p.there.cfg.Tasks, now: &now}
-	for i := range remoteTaps {
+	for i := range remoteSubscribers {
 		if subscriber, known := p.there.subscriberOf(remoteKey{1, uint64(i)}, &backend.Watch{}); subscriber == nil || known {
 			t.Fatal(i, known)
 		}

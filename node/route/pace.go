@@ -22,9 +22,9 @@ type pace struct {
 const (
 	// Batches at once: a shard without a leader holds up one of them for a while, not all.
 	paceLanes = 3
-	quickPace = 2 * time.Millisecond // the longest time of a batch on a node with little other work
+	paceQuick = 2 * time.Millisecond // the longest time of a batch on a node with little other work
 	// Times as long as a batch took is the rest after it, at most …
-	maxPaceFactor = 4
+	paceMaxFactor = 4
 	paceSpan      = 50 * time.Millisecond
 )
 
@@ -62,11 +62,11 @@ func (p *pace) through(ctx context.Context, do func() error, rest func(took time
 }
 
 // batch is how many commands the next batch may have: the more, the longer the last one took.
-// Beyond quickPace it waited for others.
+// Beyond paceQuick it waited for others.
 func (p *pace) batch() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return int(min(max(smallBatch*p.took/quickPace, smallBatch), largeBatch))
+	return int(min(max(smallBatch*p.took/paceQuick, smallBatch), largeBatch))
 }
 
 // enter takes a lane; false when the context ends first.
@@ -110,6 +110,6 @@ func (p *pace) leave() {
 // processor or the disk, too, and a batch that keeps a busy machine busier may run just when one of
 // its timers comes due. A rest has a bound, for a bulk change shall end.
 func restAfter(took time.Duration) time.Duration {
-	longer := time.Duration(float64(took) * min(float64(took)/float64(quickPace), maxPaceFactor))
+	longer := time.Duration(float64(took) * min(float64(took)/float64(paceQuick), paceMaxFactor))
 	return max(took, min(longer, paceSpan))
 }

@@ -44,7 +44,7 @@ func TestBulkLeavesRoom(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			most := max(smallBatch, smallBatch*int(takes/quickPace))
+			most := max(smallBatch, smallBatch*int(takes/paceQuick))
 			if f.most > paceLanes*most {
 				t.Errorf("%d commands were under way at once", f.most)
 			}

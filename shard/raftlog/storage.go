@@ -1,6 +1,8 @@
 package raftlog
 
 import (
+	"carillon/internal/reuse"
+
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -243,7 +245,7 @@ func (t *logTail) drop(n int) {
 	if t.len() > 0 {
 		oldest = int(t.at(0).chunk - t.gone)
 	} else {
-		t.places, t.first = emptied(t.places), 0
+		t.places, t.first = reuse.Emptied(t.places), 0
 	}
 	for _, chunk := range t.chunks[:oldest] {
 		t.capacity -= cap(chunk)
@@ -252,7 +254,7 @@ func (t *logTail) drop(n int) {
 	left := copy(t.chunks, t.chunks[oldest:])
 	clear(t.chunks[left:])
 	if t.chunks = t.chunks[:left]; left == 0 {
-		t.chunks = emptied(t.chunks)
+		t.chunks = reuse.Emptied(t.chunks)
 	}
 }
 
@@ -319,17 +321,4 @@ func (s *Storage) Recount() int {
 		bytes += cap(chunk)
 	}
 	return bytes
-}
-
-// maxSpare is the largest capacity of an empty list that is kept for reuse.
-const maxSpare = 64
-
-// emptied clears a list whose elements are done with and returns it for reuse, or nil if its
-// capacity exceeds maxSpare.
-func emptied[T any](list []T) []T {
-	if cap(list) > maxSpare {
-		return nil
-	}
-	clear(list)
-	return list[:0]
 }

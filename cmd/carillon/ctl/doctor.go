@@ -148,12 +148,11 @@ func (f *findings) shards(c *client.Cluster) {
 	}
 	f.add(g, "shards", "%s", summary(c.Shards))
 	if r := c.Resharding; r != nil {
-		progress, _ := (&shardsCmd{Number: r.To}).progress(c)
 		g = well
 		if r.WaitsFor == "majority" {
 			g = wrong
 		}
-		f.add(g, "shards", "resharding from %d to %d: %s", r.From, r.To, printable(progress))
+		f.add(g, "shards", "resharding from %d to %d: %s", r.From, r.To, printable(growth(r)))
 	}
 	if few > 0 {
 		f.add(seeTo, "shards", "%d have fewer replicas than the %d that they should have", few, each)

@@ -101,6 +101,11 @@ func (s *shardsCmd) progress(a *client.Cluster) (string, error) {
 	case r.To != s.Number:
 		return "", fmt.Errorf("the number of shards grows to %d, not to %d", r.To, s.Number)
 	}
+	return growth(r), nil
+}
+
+// growth is how far the number of shards has grown, and what that waits for.
+func growth(r *client.Resharding) string {
 	text := fmt.Sprintf("%d of %d new shards", r.Done, r.To-r.From)
 	switch r.WaitsFor {
 	case "":
@@ -111,5 +116,5 @@ func (s *shardsCmd) progress(a *client.Cluster) (string, error) {
 	default:
 		text += "; it waits for " + r.WaitsFor
 	}
-	return text, nil
+	return text
 }
