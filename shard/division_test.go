@@ -509,3 +509,61 @@ func TestMarksGoWithTheirTimers(t *testing.T) {
 		d.wants(names, nil)
 	})
 }
+
+// addsRefused checks that an add of a child's timer is refused at once, so that its client asks
+// another node.
+func (d *dividing) addsRefused() {
+	d.t.Helper()
+	if d.host.Takes(2) {
+		d.t.Error("commands for the child are taken here")
+	}
+	for i := range 20 {
+		name := fmt.Sprint("late", i)
+		if d.shardOfID(name, 2) == 1 {
+			continue
+		}
+		for _, asked := range []timer.ShardID{1, 2} {
+			o, err := d.submit(asked, timer.Command{Kind: timer.Add, Topic: 1, ID: name, Spec: &timer.Spec{DueMs: d.clock.wallMs + 3_600_000}})
+			if err == nil {
+				d.pass(time.Millisecond)
+				err = o.op.err
+			}
+			if _, moved := errors.AsType[timer.NotLeaderError](err); !moved {
+				d.t.Errorf("an add of %s to shard %d is answered %v", name, asked, err)
+			}
+		}
+	}
+}
+
+// TestNobodyWaitsWhereNoChildIsBorn: a command for the child does not wait for a replica that will
+// not come.
+func TestNobodyWaitsWhereNoChildIsBorn(t *testing.T) {
+	elsewhere := []Member{{Node: 8, Replica: ReplicaID(8, 1)}}
+	t.Run("the first members are others", func(t *testing.T) {
+		newDividing(t, func(d *dividing) {
+			d.child.Members = elsewhere
+			d.host.Grow(2, 1)
+			d.host.Place([]Assignment{d.child})
+			for n := 0; d.host.shard(1).table.DividedOf() != 2; n++ {
+				if n == 100 {
+					t.Fatal("the shard is not divided")
+				}
+				d.pass(20 * time.Millisecond)
+			}
+			d.addsRefused()
+		})
+	})
+	t.Run("it was born and moved away", func(t *testing.T) {
+		newDividing(t, func(d *dividing) {
+			d.begin()
+			moved := d.child
+			moved.Epoch, moved.Settled, moved.Founders, moved.Members = 2, true, d.child.Members, elsewhere
+			d.host.Place([]Assignment{moved})
+			d.pass(20 * time.Millisecond)
+			if d.host.group(2).raft != nil {
+				t.Fatal("the replica is still here")
+			}
+			d.addsRefused()
+		})
+	})
+}

@@ -20,7 +20,7 @@ const awaitLimit = 300 * time.Millisecond
 // wait here for the next leader, because trying other nodes would take longer.
 func (r *replica) awaitsLeader() bool {
 	if r.w.now.Mono < r.awaitUntil {
-		return r.raft == nil || !r.leader && r.election.leaderless
+		return r.raft == nil && r.toBeBorn() || r.raft != nil && !r.leader && r.election.leaderless
 	}
 	return r.raft != nil && !r.machine.prompt() && !r.leader && r.election.leaderless && r.w.now.Mono-r.election.since < awaitLimit
 }
