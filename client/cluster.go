@@ -43,8 +43,8 @@ type Resharding struct {
 	Done int `json:"done"` // new shards that there are, of To - From
 	// Shard is being divided, or is the next.
 	Shard int `json:"shard"`
-	// WaitsFor is why it does not continue at once: "majority" of the shard's replicas is lost, or
-	// the shard's replicas "move". Empty: nothing unusual.
+	// WaitsFor is why it does not continue at once: "majority" of the shard's replicas is lost, the
+	// shard's replicas "move", or the "disk" of a node with one is almost full. Empty: nothing unusual.
 	WaitsFor string `json:"waits_for"`
 }
 

@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"carillon/node/member"
 	"carillon/node/metrics"
 	"carillon/ring"
+	"carillon/timer"
 	"carillon/transport/api/backend"
 )
 
@@ -24,6 +26,8 @@ func (c *core) growth() *backend.ReshardingView {
 		v.WaitsFor = backend.WaitsForMajority
 	case !row.Settled && !r.Dividing:
 		v.WaitsFor = backend.WaitsForMove
+	case slices.ContainsFunc(c.host.LowDisks(), func(low timer.LowDiskError) bool { return row.Names(low.Node) }):
+		v.WaitsFor = backend.WaitsForDisk
 	}
 	return v
 }
@@ -86,9 +90,9 @@ func (p *process) showResharding(m *metrics.Metrics) {
 		return int64(v.To - v.From)
 	})
 	m.Gauge("carillon_resharding_done", "New shards that it has made.", func() int64 { return int64(growth().Done) })
-	for _, why := range []backend.ReshardingWait{backend.WaitsForMajority, backend.WaitsForMove} {
+	for _, why := range []backend.ReshardingWait{backend.WaitsForMajority, backend.WaitsForMove, backend.WaitsForDisk} {
 		m.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "carillon_resharding_waits", Help: "1 while the growth waits for the majority of a shard, or for a move of it.",
+			Name: "carillon_resharding_waits", Help: "1 while the growth waits for the majority of a shard, for a move of it, or for room on a disk.",
 			ConstLabels: prometheus.Labels{"for": string(why)},
 		}, func() float64 {
 			if growth().WaitsFor == why {

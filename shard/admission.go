@@ -228,8 +228,8 @@ type Disks interface {
 // Disk returns the state of the log's disk. It may be called from any goroutine.
 func (h *Host) Disk() wal.Disk { return h.stream.Disk() }
 
-// lowDisks returns the nodes whose disk is low, this node first.
-func (h *Host) lowDisks() (low []timer.LowDiskError) {
+// LowDisks returns the nodes whose disk is low, this node first.
+func (h *Host) LowDisks() (low []timer.LowDiskError) {
 	if d := h.Disk(); d.Low {
 		low = append(low, timer.LowDiskError{Node: h.cfg.Node, Name: h.cfg.Name, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit})
 	}
@@ -250,6 +250,7 @@ func (r *replica) updateLowDisks(low []timer.LowDiskError) {
 	if i < 0 {
 		if r.public.lowDisk.Load() != nil {
 			r.public.lowDisk.Store(nil)
+			r.w.touch(r)
 		}
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/wal"
 )
 
 // The child of a divided shard is born on each node for itself: the parent's table is saved, as for
@@ -28,6 +29,8 @@ type awaited struct{ *replica }
 
 func (a awaited) handle(w *worker) {
 	a.awaitUntil = w.now.Mono + birthTimeout
+	a.public.changed.Store(int64(w.now.Mono))
+	a.public.unborn.Store(a.raft == nil)
 	a.replica.publish()
 }
 
@@ -63,6 +66,10 @@ func (d *division) bearOne(row *Assignment) {
 	}
 }
 
+// birthFloor is how many bytes a birth leaves free: less than other snapshots do, because the
+// child's timers wait for it. No division begins while a voter's disk is low.
+func birthFloor(s *wal.Stream) uint64 { return s.SnapshotFloor() / 4 }
+
 // beginBirth starts to save the parent's table, in place of a snapshot that is being written.
 func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, replica uint64) {
 	if w.snapshot != nil {
@@ -72,8 +79,8 @@ func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, repl
 		w.snapshot.feed.Abort()
 	}
 	s.division.bearAt = w.now.Mono + wantedRetry
-	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())) {
-		w.host.cfg.Logger.Error("not enough disk to divide the shard; free some, it is tried again", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
+	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())/2, birthFloor(w.stream)) {
+		w.host.cfg.Logger.Error("not enough disk to create the new shard, whose timers wait for it; free some, it is tried again", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
 		return
 	}
 	run := &snapshotRun{group: s.g, child: child, begun: w.now.Mono}
@@ -103,7 +110,7 @@ func (f snapshotFiles) writeChild(run *snapshotRun) (*table.Table, error) {
 		return nil, err
 	}
 	run.mark.Hash = t.Hash()
-	_, err = writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, f.h.stream.SnapshotFloor(), t.BeginSnapshot())
+	_, err = writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, birthFloor(f.h.stream), t.BeginSnapshot())
 	return t, err
 }
 

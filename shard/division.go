@@ -180,10 +180,11 @@ func (c childRow) handle(w *worker) {
 	w.touch(c.shard.g)
 }
 
-// divides reports whether the shard is to be divided now, and this replica leads it.
+// divides reports whether the shard is to be divided now, and this replica leads it. It waits for
+// room on the voters' disks, because the child's timers wait until each has written its half.
 func (d *division) divides() bool {
 	s, c := d.s, &d.child
-	return s.g.serving && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group)
+	return s.g.serving && s.g.public.lowDisk.Load() == nil && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group)
 }
 
 // sweeps reports whether the timers of the child can go: that is settled, so it has them.

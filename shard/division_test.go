@@ -567,3 +567,55 @@ func TestNobodyWaitsWhereNoChildIsBorn(t *testing.T) {
 		})
 	})
 }
+
+// TestNoDivisionOnALowDisk: no shard is divided while a voter's disk is low.
+func TestNoDivisionOnALowDisk(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		d.fs.SetFree(int64(d.host.stream.Disk().Limit) - 1)
+		d.pass(2 * time.Second)
+		d.host.Grow(2, 1)
+		d.host.Place([]Assignment{d.child})
+		d.pass(5 * time.Second)
+		if of := d.host.shard(1).table.DividedOf(); of != 0 {
+			t.Error("the shard is divided, though the disk is low")
+		}
+		if err := d.host.NotReady(true); err != nil {
+			t.Errorf("nothing is wrong with the shards, and the node is not ready: %v", err)
+		}
+		d.fs.SetCapacity(0)
+		d.pass(5 * time.Second)
+		if !d.host.group(2).serving {
+			t.Errorf("there is room, and the child does not serve\n%s", d.log.String())
+		}
+	})
+}
+
+// TestBirthOnAFullDisk: the disk fills as the shard is divided. The new shard is made in less room
+// than other snapshots leave; as long as there is too little, the node is not ready.
+func TestBirthOnAFullDisk(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		d.pass(2 * time.Second)
+		d.fs.SetFree(1) // the disk is looked at once a second
+		d.host.Grow(2, 1)
+		d.host.Place([]Assignment{d.child})
+		d.pass(birthTimeout + 3*time.Second)
+		if d.host.shard(1).table.DividedOf() != 2 || d.host.group(2).raft != nil {
+			t.Fatal("the shard is not divided, or the child made without room: the test is about nothing")
+		}
+		var lacks *NoLeaderError
+		if err := d.host.NotReady(true); !errors.As(err, &lacks) || lacks.Group != 2 {
+			t.Errorf("the new shard's timers wait for long, and the node says %v", err)
+		}
+		if !d.host.LacksLeader(2, true) {
+			t.Error("the new shard lacks no leader")
+		}
+		d.fs.SetFree(int64(d.host.stream.SnapshotFloor()) / 2)
+		d.pass(5 * time.Second)
+		if !d.host.group(2).serving {
+			t.Errorf("there is room for the child, and it does not serve\n%s", d.log.String())
+		}
+		if err := d.host.NotReady(true); err != nil {
+			t.Errorf("all is well, and the node says %v", err)
+		}
+	})
+}

@@ -288,7 +288,7 @@ func (m *membership) apply(r *replica, e *pb.Entry) error {
 		m.epoch = uint32(epoch)
 	}
 	r.store.Conf = r.raft.ApplyConfChange(cc)
-	r.updateLowDisks(r.w.host.lowDisks())
+	r.updateLowDisks(r.w.host.LowDisks())
 	m.index, m.until = e.GetIndex(), 0
 	return nil
 }

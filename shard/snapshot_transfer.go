@@ -183,7 +183,7 @@ func (f snapshotFiles) Receive(from uint64, header []byte, size int64) (*Incomin
 	in := &Incoming{host: f.h, header: s, size: size}
 	in.mark = record.Mark{Replica: s.message.GetTo(), Index: meta.GetIndex(), Term: meta.GetTerm(), Conf: meta.GetConfState(), Hash: s.hash, Epoch: s.epoch}
 	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.Index, Term: in.mark.Term, Hash: s.hash, Conf: record.AppendMark(nil, in.mark)}
-	if !f.h.stream.HasRoom(uint64(max(size, 0))) {
+	if !f.h.stream.HasRoom(uint64(max(size, 0)), f.h.stream.SnapshotFloor()) {
 		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, f.h.stream.Disk().Free)
 	}
 	if in.file, err = wal.CreateSnapshot(f.h.cfg.FS, f.snapshotDir(), in.meta); err != nil {

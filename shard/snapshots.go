@@ -123,7 +123,7 @@ func (s *snapshots) mayTry(r *replica, now time.Duration) bool {
 // beginSnapshot starts a snapshot. If the disk has no room for it, the group tries again later and
 // leaves the room to the log.
 func (w *worker) beginSnapshot(r *replica) {
-	if !w.stream.HasRoom(uint64(r.machine.bytes())) {
+	if !w.stream.HasRoom(uint64(r.machine.bytes()), w.stream.SnapshotFloor()) {
 		r.files.failedAt = w.now.Mono
 		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(r.shard), "bytes", r.machine.bytes(), "free", w.stream.Disk().Free)
 		return

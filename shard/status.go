@@ -24,7 +24,8 @@ type replicaPublic struct {
 	applied atomic.Uint64                      // index of the last applied entry
 	bytes   atomic.Int64                       // of the state, as of the last tick
 	divided atomic.Uint32                      // see table.DividedOf
-	changed atomic.Int64                       // monotonic ns at which the replica came, or the leader changed
+	unborn  atomic.Bool                        // timers wait here for this child's first replica
+	changed atomic.Int64                       // monotonic ns at which the replica came or was awaited, or the leader changed
 }
 
 // publish updates g.public.
@@ -35,6 +36,9 @@ func (r *replica) publish() {
 	r.public.present.Store(r.raft != nil)
 	if leader != before {
 		r.public.changed.Store(int64(r.w.now.Mono))
+	}
+	if r.raft != nil || !r.toBeBorn() {
+		r.public.unborn.Store(false)
 	}
 	r.public.takes.Store(!r.notLeading() || r.awaitsLeader())
 	r.public.applied.Store(r.applied)

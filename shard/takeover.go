@@ -48,7 +48,7 @@ func (r *replica) roleChanged(leader bool) {
 	}
 	r.stepDown()
 	r.leader, r.term = leader, term
-	r.updateLowDisks(r.w.host.lowDisks())
+	r.updateLowDisks(r.w.host.LowDisks())
 	if leader {
 		r.w.host.cfg.Observer.Elected()
 		r.takeover = true

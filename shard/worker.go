@@ -327,7 +327,7 @@ func (w *worker) tick() {
 	ticks := [2]int{raftTicks(last, w.lastTick), raftTicks(last+tickInterval, w.lastTick+tickInterval)}
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	w.alone, w.held.pressure = true, w.host.pressure()
-	low, fault := w.host.lowDisks(), ""
+	low, fault := w.host.LowDisks(), ""
 	for i, r := range w.groups {
 		state := r.machine.bytes()
 		memory, largest = memory+state, max(largest, state)

@@ -30,14 +30,13 @@ func (s *Stream) LowDisk() bool { return s.Disk().Low }
 // up by that, since without room for a snapshot the log can only grow.
 func (s *Stream) SetReserve(bytes uint64) { s.reserve.Store(bytes) }
 
-// HasRoom reports whether a snapshot of so many bytes may be written: half of LowDiskBytes has to
-// stay free, for the log.
-func (s *Stream) HasRoom(bytes uint64) bool {
+// HasRoom reports whether a file of so many bytes may be written, after which so many stay free.
+func (s *Stream) HasRoom(bytes, stay uint64) bool {
 	free, err := s.fs.Free(s.dir)
-	return err != nil || free >= bytes+s.SnapshotFloor()
+	return err != nil || free >= bytes+stay
 }
 
-// SnapshotFloor is how many bytes snapshots leave free; see SnapshotWriter.KeepFree.
+// SnapshotFloor is how many bytes snapshots leave free, for the log; see SnapshotWriter.KeepFree.
 func (s *Stream) SnapshotFloor() uint64 { return s.opt.LowDiskBytes / 2 }
 
 // SampleDisk is for a caller that drives the stream by Step, when there is nothing to write: see

@@ -64,6 +64,9 @@ func TestDoctor(t *testing.T) {
 		{"shards cannot double", change(goodView, `"nodes":[`, `"resharding":{"from":2,"to":4,"done":1,"shard":2,"waits_for":"majority"},"nodes":[`), goodMetrics, 200, 2, []string{
 			"problem  shards      resharding from 2 to 4: 1 of 2 new shards; shard 2 has lost most of its replicas",
 		}},
+		{"shards wait for a disk", change(goodView, `"nodes":[`, `"resharding":{"from":2,"to":4,"done":1,"shard":2,"waits_for":"disk"},"nodes":[`), goodMetrics, 200, 1, []string{
+			"warning  shards      resharding from 2 to 4: 1 of 2 new shards; the disk of a node with a replica of shard 2 is almost full",
+		}},
 		{"half an upgrade", change(goodView, `"n2","state":"alive","version":"v1","feature_level":2`, `"n2","state":"alive","version":"v2","feature_level":3`,
 			`"nodes":[`, `"upgrade":{"feature_level":3,"lacking":["n1","n3"]},"nodes":[`), goodMetrics, 200, 1, []string{
 			"the nodes run v1 and v2", "warning  releases    feature level 2; 3 when these run the newer release, too, and the upgrade is finalized: n1, n3",

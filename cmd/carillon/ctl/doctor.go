@@ -149,8 +149,11 @@ func (f *findings) shards(c *client.Cluster) {
 	f.add(g, "shards", "%s", summary(c.Shards))
 	if r := c.Resharding; r != nil {
 		g = well
-		if r.WaitsFor == "majority" {
+		switch r.WaitsFor {
+		case "majority":
 			g = wrong
+		case "disk":
+			g = seeTo
 		}
 		f.add(g, "shards", "resharding from %d to %d: %s", r.From, r.To, printable(growth(r)))
 	}

@@ -113,6 +113,8 @@ func growth(r *client.Resharding) string {
 		text += fmt.Sprintf("; shard %d has lost most of its replicas", r.Shard)
 	case "move":
 		text += fmt.Sprintf("; the replicas of shard %d are being changed", r.Shard)
+	case "disk":
+		text += fmt.Sprintf("; the disk of a node with a replica of shard %d is almost full", r.Shard)
 	default:
 		text += "; it waits for " + r.WaitsFor
 	}

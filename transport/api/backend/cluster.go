@@ -95,6 +95,7 @@ type ReshardingWait string
 const (
 	WaitsForMajority ReshardingWait = "majority" // the shard has lost most of its replicas
 	WaitsForMove     ReshardingWait = "move"     // the shard's replicas are being changed
+	WaitsForDisk     ReshardingWait = "disk"     // the disk of a node with a replica of the shard is low
 )
 
 // MovesView is what moves between nodes, and what waits to. As of the last second.

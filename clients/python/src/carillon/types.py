@@ -1132,7 +1132,7 @@ Resharding = TypedDict(
         "to": int,
         "done": int,
         "shard": int,
-        "waits_for": Literal["majority", "move"],
+        "waits_for": Literal["majority", "move", "disk"],
     },
     total=False,
 )
