@@ -48,6 +48,8 @@ func (s *Self) join(ctx context.Context) (waiting string, err error) {
 	})
 }
 
+// askToJoin asks a member, or a few until one answers. The next step goes on with the next member: the
+// copy of one may stand still until this node has joined, and never has its place.
 func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	self, err := s.describe()
 	if err != nil {
@@ -62,12 +64,12 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 		cluster, seeds = r.ClusterID, slices.Concat(seeds, r.Seeds)
 	}
 	err = fmt.Errorf("no member of a cluster has been found at %v yet", seeds)
-	tries := 0
-	for _, m := range s.gossip.List() {
-		if m.Cluster == "" || m.ID == s.id || m.State != ring.MemberAlive || tries == joinTries || cluster != "" && m.Cluster != cluster {
-			continue
-		}
-		tries++
+	members := slices.DeleteFunc(s.gossip.List(), func(m ring.Member) bool {
+		return m.Cluster == "" || m.ID == s.id || m.State != ring.MemberAlive || cluster != "" && m.Cluster != cluster
+	})
+	for range min(joinTries, len(members)) {
+		m := members[s.askedToJoin%len(members)]
+		s.askedToJoin++
 		ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
 		reply, _, callErr := s.peers.CallAddr(ctx, m.Peer, methodJoin, body)
 		cancel()

@@ -1,6 +1,8 @@
 package member
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -28,6 +30,53 @@ func TestRemovalMustBeProven(t *testing.T) {
 		s.cfg.PeersProven, s.log = tt.proven, slog.New(slog.DiscardHandler)
 		if got := s.member.Load().ending.believed(asked, tt.from, "was removed"); got != tt.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// crowd is a discovery that sees nodes 1 … of a cluster.
+type crowd struct {
+	quiet
+	of int
+}
+
+func (c crowd) List() (list []ring.Member) {
+	for id := range c.of {
+		list = append(list, ring.Member{ID: uint64(id + 1), Name: fmt.Sprint("n", id+1), Peer: fmt.Sprint(id+1, ":7701"), Cluster: "c", State: ring.MemberAlive})
+	}
+	return list
+}
+
+// TestJoinAsksAllMembers: members whose copies of the cluster's state stand still never know of the
+// joining node's place, and others refuse it. As the meta group may wait for that node, and they for
+// the meta group, it hears of its place from any other.
+func TestJoinAsksAllMembers(t *testing.T) {
+	s, _ := older(t)
+	s.id = 9
+	if err := s.Change(func(id *Identity) { *id = Identity{NodeID: 9, Starts: 1} }); err != nil {
+		t.Fatal(err)
+	}
+	s.SetMember(nil)
+	asked := 0
+	s.Connect(scripted{answer: func(node uint64) (string, error) {
+		asked++
+		switch {
+		case node < 4:
+			return "", errors.New("it has no disk left")
+		case node < 6:
+			return `{"cluster_id":"c","shards":1,"replicas":1}`, nil
+		}
+		return `{"cluster_id":"c","shards":1,"replicas":1,"meta":{}}`, nil
+	}}, crowd{of: 6})
+	s.cfg.BootstrapExpect, s.cfg.Join = 1, []string{"n1"}
+	for step := 0; s.Identity().ClusterID == ""; step++ {
+		before := asked
+		_, _, err := s.membershipStep(t.Context())
+		if err != nil || asked-before > joinTries {
+			t.Fatalf("%v, %d were asked in one step", err, asked-before)
+		}
+		if step == 6 {
+			t.Fatalf("after %d steps it has no place", step)
 		}
 	}
 }

@@ -105,6 +105,7 @@ type Self struct {
 	// A node was met that this one's copy of the members does not have.
 	unknownPeer atomic.Bool
 	refreshed   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
+	askedToJoin int                         // members that were asked to let this node in, of whatever answer
 
 	changeMu      sync.Mutex
 	identity      atomic.Pointer[Identity] // as on disk; replaced whole
