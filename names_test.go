@@ -1,58 +1,61 @@
 package carillon_test
 
 import (
-	"flag"
-	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"carillon/test/testkit"
 )
 
-const promisedNames = "docs/formats/names"
-
-var addNames = flag.Bool("names.add", false, "add to "+promisedNames+" what is new; for a release")
-
 // TestPromisedNamesStay: what docs/compatibility.md promises for all of 1.x is there: the routes with
-// their parameters and statuses, fields, error codes and metrics of each release. A release adds its
-// own: `go test . -run TestPromisedNamesStay -names.add`.
+// their parameters and statuses, fields, error codes, metrics, exit codes, variables of others that
+// count, keys of files, values of the chart and paths of the package. TestPromisedCommandsStay of
+// cmd/carillon has the command line. docs/releasing.md says how a release adds its own.
 func TestPromisedNamesStay(t *testing.T) {
 	now := map[string]bool{}
-	for _, m := range regexp.MustCompile(`carillon_[a-z_]+[a-z](\{[^}]*\})?`).FindAllString(read(t, "docs/metrics.md"), -1) {
-		now["metric "+m] = true
-	}
-	for _, m := range regexp.MustCompile(`<a id="([a-z_]+)">`).FindAllStringSubmatch(read(t, "docs/errors.md"), -1) {
-		now["code "+m[1]] = true
-	}
-	var doc map[string]any
-	if err := yaml.Unmarshal([]byte(read(t, "docs/openapi.yaml")), &doc); err != nil {
-		t.Fatal(err)
-	}
-	namesOf(now, "api", doc)
-	was := strings.Split(strings.TrimSpace(read(t, promisedNames)), "\n")
-	for _, name := range was {
-		if !now[name] {
-			t.Errorf("%q is promised for all of 1.x, and is gone", name)
+	add := func(kind, file, pattern string) {
+		found := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1)
+		for _, m := range found {
+			now[kind+" "+m[1]] = true
+		}
+		if found == nil {
+			t.Errorf("%s has no %s", file, kind)
 		}
 	}
-	if len(was) < 1000 {
-		t.Errorf("%s has %d names only", promisedNames, len(was))
+	add("metric", "docs/metrics.md", `(carillon_[a-z_]+[a-z](?:\{[^}]*\})?)`)
+	add("code", "docs/errors.md", `<a id="([a-z_]+)">`)
+	add("serve", "docs/operations.md", `(?m)^\| (exit \d) \|`)
+	for _, m := range regexp.MustCompile("`(ctl [a-z]+)`((?: exits)? \\d[^`.]*)").FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
+		for _, code := range regexp.MustCompile(`\d`).FindAllString(m[2], -1) {
+			now[m[1]+" exit "+code] = true
+		}
 	}
-	if *addNames && !t.Failed() {
-		for _, name := range was {
-			now[name] = true
+	add("variable", "docs/operations.md", `\b(OTEL_[A-Z_]*[A-Z])\b`)
+	add("variable", "docs/backup.md", `\b(AWS_[A-Z0-9_]*[A-Z0-9])\b`)
+	add("file of topics", "cmd/carillon/ctl/apply_file.go", `root\.key\.Value != "(\w+)"`)
+	add("file of the package", "deploy/debian/nfpm.yaml", `dst: ([^ ,]+)`)
+	add("unit", "deploy/systemd/carillon.service", `(?m)^((?:User|StateDirectory|ExecStart)=.*)$`)
+	add("volume of the chart", "deploy/helm/carillon/templates/statefulset.yaml", `(?m)- (\{name: \w+, mountPath: [^ ,}]+)`)
+	for _, list := range regexp.MustCompile(`\[\]string\{("(?:name|per_second)".*)\}`).FindAllStringSubmatch(read(t, "transport/api/auth_file.go"), -1) {
+		for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(list[1], -1) {
+			now["auth file "+m[1]] = true
 		}
-		var list []string
-		for name := range now {
-			list = append(list, name)
-		}
-		slices.Sort(list)
-		if err := os.WriteFile(promisedNames, []byte(strings.Join(list, "\n")+"\n"), 0o644); err != nil {
+	}
+	for kind, file := range map[string]string{"api": "docs/openapi.yaml", "value of the chart": "deploy/helm/carillon/values.schema.json"} {
+		var doc map[string]any
+		if err := yaml.Unmarshal([]byte(read(t, file)), &doc); err != nil {
 			t.Fatal(err)
 		}
+		if kind == "api" {
+			namesOf(now, kind, doc)
+		} else {
+			namesOf(now, kind, doc["properties"])
+		}
 	}
+	testkit.Promised(t, "docs/formats/names", now, 1000)
 }
 
 // namesOf adds where the OpenAPI document has routes, parameters, statuses, fields and values.

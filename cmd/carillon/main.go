@@ -34,6 +34,9 @@ func run(args []string, term *terminal.Terminal) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"} // what many try first
+	}
 	trimEnvironment()
 	command, err := parse(args, term)
 	if err == nil {

@@ -114,9 +114,11 @@ func TestHelpIsShortAndEndsWithExamples(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	got := carillon(t, "", nil, "version")
-	if got.code != exitOK || !strings.HasPrefix(got.out, "carillon ") || !strings.Contains(got.out, "go1.") {
-		t.Errorf("got %+v", got)
+	for _, args := range []string{"version", "--version"} {
+		got := carillon(t, "", nil, args)
+		if got.code != exitOK || !strings.HasPrefix(got.out, "carillon ") || !strings.Contains(got.out, "go1.") {
+			t.Errorf("%s: got %+v", args, got)
+		}
 	}
 }
 
