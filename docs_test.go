@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -120,6 +121,30 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	})
 	if err != nil || links < 200 {
 		t.Errorf("%d links; %v", links, err)
+	}
+}
+
+// TestPackagesLinkToTheRepository: a package's page leads to the repository's files by URLs, as it is
+// read without them.
+func TestPackagesLinkToTheRepository(t *testing.T) {
+	const url = "https://example.com/carillon/blob/v1.0.0/"
+	for _, page := range []string{"client/README.md", "clients/python/README.md", "clients/typescript/README.md", "CHANGELOG.md"} {
+		text, err := exec.Command("scripts/links.sh", url, page).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := link.FindString(string(text)); left != "" {
+			t.Errorf("%s: %s leads nowhere outside the repository", page, left)
+		}
+		made := regexp.MustCompile(`\]\(`+url+`([^)#]*)`).FindAllStringSubmatch(string(text), -1)
+		if len(made) != len(link.FindAllString(read(t, page), -1)) {
+			t.Errorf("%s: %d links, unlike before", page, len(made))
+		}
+		for _, m := range made {
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
 	}
 }
 

@@ -14,6 +14,9 @@ fi
 echo "== import rules"
 go test -count 1 .
 
+echo "== the module gets another path"
+./scripts/rename-check.sh quick
+
 echo "== mutants apply and compile"
 go test -count 1 ./test/sim/mutants
 

@@ -12,6 +12,7 @@ trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done; wait; chmod
 declare -A checked
 
 fail() { echo "release-check: $*" >&2; exit 1; }
+reads() { ! grep -nE '\]\([^):#]+\)' >&2 || fail "$1: its page has links to files that are not there"; } # PACKAGE <PAGE
 has() { grep -qF -- "$2" <<<"$1" || fail "$3: '$2' is not in: $1"; }
 
 cd "$dir"
@@ -95,15 +96,18 @@ mkdir "$work/npm"
 	npm install --silent --offline --no-audit --no-fund "$dir/carillon-client-$number.tgz"
 	node --input-type=module -e 'const c = await import("carillon-client"), t = await import("carillon-client/testing"); if (typeof c.Client !== "function" || !t) throw "no client"'
 )
+reads carillon-client-$number.tgz <"$work/npm/node_modules/carillon-client/README.md"
 checked[carillon-client-$number.tgz]="installed, imported"
 
 wheel=carillon_client-$python_number-py3-none-any.whl
 "$PYTHON" -m pip install --quiet --no-index --no-deps --target "$work/python" "$wheel" 2>/dev/null
 (cd / && PYTHONPATH=$work/python "$PYTHON" -c 'import carillon, carillon.testing; carillon.Client')
+reads "$wheel" < <(unzip -p "$wheel" '*/METADATA')
 checked[$wheel]="installed, imported"
 
 # A program elsewhere gets the Go client through a proxy of files.
 zip=carillon-client-go-$number.zip
+reads "$zip" < <(unzip -p "$zip" '*/README.md')
 proxy=$work/proxy/$module/client/@v
 mkdir -p "$proxy" "$work/go"
 cp "$zip" "$proxy/$release.zip"
@@ -120,6 +124,7 @@ echo "{\"Version\":\"$release\"}" >"$proxy/$release.info"
 checked[$zip]="fetched through a proxy, built into a program"
 
 has "$(cat notes.md)" "# Carillon $number" notes.md
+reads notes.md <notes.md
 [ "$(wc -l <notes.md)" -gt 20 ] || fail "notes.md: CHANGELOG.md has nothing of this release"
 checked[notes.md]="from CHANGELOG.md"
 tar --list --file "carillon-completions-$number.tar.gz" | grep -q 'carillon\.zsh$'

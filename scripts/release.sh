@@ -3,7 +3,8 @@
 # empty cache, fails unless both are the same bytes, and checks each part by what reads it (release-check.sh). docs/releasing.md describes it.
 #
 # RELEASE=v1.0.0 is its version; by default the topmost one of CHANGELOG.md. MODULE=example.com/carillon is the path of the Go module; by default
-# the one in go.mod, or this example if nobody could fetch that. CYCLONEDX, NFPM, HELM and CRANE are the tools.
+# the one in go.mod, or this example if nobody could fetch that. LINKS=https://example.com/carillon/blob/v1.0.0 is where the files of the
+# repository can be read; by default there, below MODULE. CYCLONEDX, NFPM, HELM and CRANE are the tools.
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."
@@ -22,6 +23,7 @@ release=${RELEASE:-v$(sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | he
 number=${release#v} python_number=${number/-rc./rc}
 module=${MODULE:-$(go list -m)}
 case $module in *.*/*) ;; *) module=example.com/carillon ;; esac
+links=${LINKS:-https://$module/blob/$release}
 commit=$(git rev-parse --short=12 HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
@@ -37,6 +39,10 @@ sources() {
 	sed -i "s/^version = .*/version = \"$python_number\"/" clients/python/pyproject.toml
 	sed -i "s/^version: .*/version: $number/; s/^appVersion: .*/appVersion: $number/" deploy/helm/carillon/Chart.yaml
 	sed -i "s/carillon-client-[0-9].*\.tgz/carillon-client-$number.tgz/; s/carillon_client-[0-9].*-py3/carillon_client-$python_number-py3/" clients/*/README.md
+	for page in client/README.md clients/*/README.md CHANGELOG.md; do
+		./scripts/links.sh "$links" "$page" >page
+		mv page "$page"
+	done
 	cp LICENSE client/ # as the go command does with a module in a folder
 	cd "$root"
 }
@@ -59,7 +65,7 @@ build() ( # DIR OUT: of the sources in DIR
 	(cd clients/typescript && npm ci --silent --prefer-offline --ignore-scripts --no-audit --no-fund && npm pack --silent --pack-destination "$2" >/dev/null)
 	"$python" -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir "$2" ./clients/python
 	{
-		printf '# Carillon %s\n\nCommit %s. `SHA256SUMS` has the checksum of each file; links lead to files of the repository.\n' "$number" "$commit"
+		printf '# Carillon %s\n\nCommit %s. `SHA256SUMS` has the checksum of each file.\n' "$number" "$commit"
 		awk '/^## \[/ {if (found++) exit; next} found' CHANGELOG.md
 	} >"$2/notes.md"
 	cd "$2"
