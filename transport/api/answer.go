@@ -5,10 +5,16 @@ import "carillon/transport/api/web"
 // mayAnswer refuses a request that may have a large answer while unread answers take as much memory
 // as they may.
 func (rq *request) mayAnswer() *web.Problem {
-	if !rq.route.large || !rq.s.answers.full(rq.Address()) {
+	if !rq.route.large || !rq.s.answers.full(rq.Sender()) {
 		return nil
 	}
 	return web.Fail(503, "overloaded", "answers that have not been read yet take as much memory as they may")
+}
+
+// heldAnswer is the room that an answer takes until it has been written.
+type heldAnswer struct {
+	owner web.Sender
+	bytes int64
 }
 
 // keepAnswer has the connection hold the room of the answer, and no more, until the answer has been
@@ -24,17 +30,20 @@ func (rq *request) keepAnswer() {
 		n = 0
 	}
 	if n != taken {
-		rq.s.answers.must(rq.Address(), n-taken)
+		rq.s.answers.must(rq.Sender(), n-taken)
 	}
 	if n > 0 {
-		c.answer.Add(n)
+		c.answer.Store(&heldAnswer{rq.Sender(), n})
 	}
 }
 
 // written gives back the room of the answers before. They are on their way once the connection is
 // read for more.
 func (c *framedConn) written() {
-	if c.answer.Load() > 0 {
-		c.listener.answers.Give(c.address, c.answer.Swap(0))
+	if c.answer.Load() == nil {
+		return
+	}
+	if a := c.answer.Swap(nil); a != nil {
+		c.listener.answers.Give(a.owner, a.bytes)
 	}
 }

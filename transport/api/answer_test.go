@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // large adds so many timers of so many bytes.
-func (h *harness) large(n, size int) {
+func (h *harness) large(n, size int, headers ...string) {
 	h.t.Helper()
 	for i := range n {
-		h.do("POST", timersPath, bodyOf(fmt.Sprintf("t%03d", i), size)).want(201)
+		h.do("POST", timersPath, bodyOf(fmt.Sprintf("t%03d", i), size), headers...).want(201)
 	}
 }
 
@@ -118,6 +119,16 @@ func TestListOfLargeTimersIsWhole(t *testing.T) {
 	h.answersTake(0)
 }
 
+// unread has a request answered again and again and reads nothing, until the answers are more than
+// sockets hold: those that are refused take little room there.
+func (p *probe) unread(request string) {
+	go func() {
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(p.conn, request)
+		}
+	}()
+}
+
 // Answers that nobody reads take no more than their budget, and half of it where they are one
 // address's; small ones go on, and so do cancels. An answer that is read, or cut off, gives its
 // part back.
@@ -127,13 +138,7 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 	const request = "GET " + timersPath + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	unread := []*probe{h.from("127.0.0.2"), h.from("127.0.0.2"), h.from("127.0.0.2")}
 	for _, p := range unread {
-		// Until the answers are more than sockets hold: those that are refused take little room
-		// there.
-		go func() {
-			for err := error(nil); err == nil; {
-				_, err = io.WriteString(p.conn, request)
-			}
-		}()
+		p.unread(request)
 	}
 	h.await("those of that address are refused", func() bool {
 		for range 10 {
@@ -170,4 +175,56 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 		}
 	}
 	h.await("what is read is given back", func() bool { return h.server.answers.used.Load() == 0 })
+}
+
+// The unread answers of one token get half of the budget, from whatever addresses it asks. Another
+// token gets the rest, also from the same address: many clients may be behind one.
+func TestUnreadAnswersOfOneToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `many add,read,topics "*"`, `other read "*"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth, c.Limits.AnswersBytes = auth, 1<<20 })
+	asks := func(token string) string {
+		return "GET " + timersPath + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + token + "\r\n\r\n"
+	}
+	answered := func(token, from string) int {
+		p := h.from(from)
+		if _, err := io.WriteString(p.conn, asks(token)); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(p.br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.StatusCode
+	}
+	h.large(4, 200<<10, "Authorization: Bearer many")
+	unread := []*probe{h.from("127.0.0.2"), h.from("127.0.0.3"), h.from("127.0.0.4"), h.from("127.0.0.5")}
+	for _, p := range unread {
+		p.unread(asks("many"))
+	}
+	h.await("the token is refused from everywhere", func() bool {
+		for range 10 {
+			if answered("many", "127.0.0.2") != 503 || answered("many", "127.0.0.6") != 503 {
+				return false
+			}
+		}
+		return true
+	})
+	if used := h.server.answers.used.Load(); used > 512<<10 {
+		t.Errorf("%d bytes of one token wait", used)
+	}
+	for _, from := range []string{"127.0.0.2", "127.0.0.6"} {
+		if got := answered("other", from); got != 200 {
+			t.Errorf("another token, from %s: %d", from, got)
+		}
+	}
+	for _, p := range unread {
+		p.conn.Close()
+	}
+	h.await("all is given back", func() bool { return h.server.answers.used.Load() == 0 })
 }

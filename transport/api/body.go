@@ -112,7 +112,7 @@ func (rq *request) growBody(n int) *web.Problem {
 	}
 	if size > web.SmallBody {
 		more := int64(size) - rq.bodyTaken
-		if !rq.s.bodyBudget.Take(rq.sender(), more) {
+		if !rq.s.bodyBudget.Take(rq.Sender(), more) {
 			return web.Fail(503, "overloaded", "the requests that are being received take as much memory as they may")
 		}
 		rq.bodyTaken += more

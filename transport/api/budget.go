@@ -1,39 +1,25 @@
 package api
 
 import (
-	"crypto/sha256"
-	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"carillon/transport/api/web"
 )
-
-// sender owns the bodies of requests: a token, from whatever addresses they come; or an address, if
-// the API asks for no token.
-type sender struct {
-	token   [sha256.Size]byte
-	address netip.Addr
-}
-
-func (rq *request) sender() sender {
-	if rq.Who != nil {
-		return sender{token: rq.Who.Sum}
-	}
-	return sender{address: rq.Address()}
-}
 
 // budget bounds the memory that large requests, or large answers, take together. One owner gets
 // half of it at most, so that it cannot keep others out. Cost: O(1). Safe for use by any goroutine.
-type budget[Owner comparable] struct {
+type budget struct {
 	limit int64
 
 	used atomic.Int64 // changed under mu
 
 	mu sync.Mutex
-	by map[Owner]int64
+	by map[web.Sender]int64
 }
 
 // Take takes n bytes, or nothing.
-func (b *budget[Owner]) Take(owner Owner, n int64) bool {
+func (b *budget) Take(owner web.Sender, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.used.Load()+n > b.limit || b.by[owner]+n > b.limit/2 {
@@ -44,7 +30,7 @@ func (b *budget[Owner]) Take(owner Owner, n int64) bool {
 }
 
 // Give gives n bytes back.
-func (b *budget[Owner]) Give(owner Owner, n int64) {
+func (b *budget) Give(owner web.Sender, n int64) {
 	if n != 0 {
 		b.must(owner, -n)
 	}
@@ -52,7 +38,7 @@ func (b *budget[Owner]) Give(owner Owner, n int64) {
 
 // full reports whether nothing more should be begun for an owner. It costs next to nothing while
 // there is enough.
-func (b *budget[Owner]) full(owner Owner) bool {
+func (b *budget) full(owner web.Sender) bool {
 	used := b.used.Load()
 	if used < b.limit/2 {
 		return false
@@ -63,13 +49,13 @@ func (b *budget[Owner]) full(owner Owner) bool {
 }
 
 // must takes n bytes that are in use already, above the limit too; n may be negative.
-func (b *budget[Owner]) must(owner Owner, n int64) {
+func (b *budget) must(owner web.Sender, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(owner, n)
 }
 
-func (b *budget[Owner]) add(owner Owner, n int64) {
+func (b *budget) add(owner web.Sender, n int64) {
 	b.used.Add(n)
 	left := b.by[owner] + n
 	if left == 0 {
@@ -77,7 +63,7 @@ func (b *budget[Owner]) add(owner Owner, n int64) {
 		return
 	}
 	if b.by == nil {
-		b.by = map[Owner]int64{}
+		b.by = map[web.Sender]int64{}
 	}
 	b.by[owner] = left
 }

@@ -31,8 +31,8 @@ type framedConn struct {
 	ended    bool // nothing more comes
 
 	read, write deadline
-	address     netip.Addr   // of the client; see addressOf
-	answer      atomic.Int64 // of the budget of answers: those that have not been written
+	address     netip.Addr                 // of the client; see addressOf
+	answer      atomic.Pointer[heldAnswer] // nil: the last one has been written, or is small
 	// Unix ns since which it has waited for a request; 0: it does not; evicted.
 	idleSince  atomic.Int64
 	probeUntil time.Time   // not zero: it is in the probe room, until then

@@ -33,14 +33,14 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem
 	defer func() {
 		defer noSniff(ctx)
 		if rq.bodyTaken > 0 {
-			s.bodyBudget.Give(rq.sender(), rq.bodyTaken)
+			s.bodyBudget.Give(rq.Sender(), rq.bodyTaken)
 		}
 		rq.dropPart() // it has not arrived whole
 		if rq.unread() {
 			rq.closeAfter()
 		}
 		if v := recover(); v != nil {
-			s.answers.Give(rq.Address(), rq.Answer.End())
+			s.answers.Give(rq.Sender(), rq.Answer.End())
 			s.cfg.Logger.Error("panic in a handler", "method", string(ctx.Method()), "panic", v, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
 			failed := web.Fail(500, web.InternalError, "this request could not be answered; it may have taken effect")

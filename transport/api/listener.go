@@ -30,7 +30,7 @@ type listener struct {
 	net.Listener
 	limits  *web.Limits
 	framing http1.Limits
-	answers *budget[netip.Addr]
+	answers *budget
 	slack   time.Duration
 	log     *slog.Logger
 	full    []byte // the answer to one connection too many
@@ -49,7 +49,7 @@ type listener struct {
 	closeOnce sync.Once
 }
 
-func newListener(ln net.Listener, limits *web.Limits, answers *budget[netip.Addr], tls *TLS, log *slog.Logger) *listener {
+func newListener(ln net.Listener, limits *web.Limits, answers *budget, tls *TLS, log *slog.Logger) *listener {
 	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
 	l := &listener{
 		Listener: ln, limits: limits, answers: answers, slack: shortest / 16, log: log,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,8 +24,8 @@ type Server struct {
 	cfg        Config
 	router     *router
 	node       web.Node
-	bodyBudget budget[sender]
-	answers    budget[netip.Addr]
+	bodyBudget budget
+	answers    budget
 	hosts      []ownHost       // of Config.Hosts
 	origins    map[string]bool // of Config.Origins
 	http       *fasthttp.Server

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/netip"
 	"sync"
 
 	"carillon/timer"
@@ -10,9 +9,9 @@ import (
 // Room is one answer's use of the budget of answers, from the first timer copied for it until
 // it has been written. It is the timer.Room of all timers in the answer.
 type Room struct {
-	budget  Memory
-	address netip.Addr
-	most    int64
+	budget Memory
+	owner  Sender
+	most   int64
 
 	mu    sync.Mutex
 	taken int64
@@ -21,7 +20,7 @@ type Room struct {
 
 // Room is the room of the request's answer, of so many bytes at most.
 func (rq *Request) Room(most int) *Room {
-	rq.Answer = &Room{budget: rq.Answers, address: rq.Address(), most: int64(most)}
+	rq.Answer = &Room{budget: rq.Answers, owner: rq.Sender(), most: int64(most)}
 	return rq.Answer
 }
 
@@ -32,7 +31,7 @@ func (r *Room) Take(n int) bool {
 }
 
 func (r *Room) take(n int64) bool {
-	if r.full || r.taken+n > r.most || !r.budget.Take(r.address, n) {
+	if r.full || r.taken+n > r.most || !r.budget.Take(r.owner, n) {
 		r.full = true
 		return false
 	}
@@ -47,7 +46,7 @@ func (r *Room) GiveBack(n int) {
 	n64 := min(int64(n), r.taken)
 	r.taken -= n64
 	r.full = false
-	r.budget.Give(r.address, n64)
+	r.budget.Give(r.owner, n64)
 }
 
 // ShardRoom is the request's room as shards know it; nil when it has none.

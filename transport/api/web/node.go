@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"log/slog"
-	"net/netip"
 	"time"
 
 	"carillon/transport/api/backend"
@@ -43,10 +42,10 @@ type Node struct {
 	Batches                Gate
 }
 
-// Memory is shared by what clients have the server hold, by the address of each.
+// Memory is shared by what clients have the server hold.
 type Memory interface {
-	Take(address netip.Addr, n int64) bool // or nothing
-	Give(address netip.Addr, n int64)
+	Take(owner Sender, n int64) bool // or nothing
+	Give(owner Sender, n int64)
 }
 
 // Lasting are places for requests that last. One that is taken is given back by its token.

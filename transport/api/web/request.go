@@ -5,6 +5,7 @@ package web
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"net/netip"
 	"strings"
@@ -70,6 +71,20 @@ func (rq *Request) Address() netip.Addr {
 		return c.ClientAddress()
 	}
 	return netip.Addr{}
+}
+
+// Sender owns what a client has the server hold: a token, from whatever addresses it comes; or an
+// address, if the API asks for no token.
+type Sender struct {
+	token   [sha256.Size]byte
+	address netip.Addr
+}
+
+func (rq *Request) Sender() Sender {
+	if rq.Who != nil {
+		return Sender{token: rq.Who.Sum}
+	}
+	return Sender{address: rq.Address()}
 }
 
 // Optional are the values of a header that few requests have. A header is searched for by its name,
