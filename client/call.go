@@ -86,7 +86,7 @@ func (c *Client) call(ctx context.Context, r Request, body, answer any) error {
 	return nil
 }
 
-// again says whether and when a repeatable call that ended so is made once more.
+// again reports whether and when a repeatable call that ended so is repeated.
 func (c *Client) again(err error, try int) (time.Duration, bool) {
 	if err == nil || try >= c.options.Retries {
 		return 0, false

@@ -98,7 +98,7 @@ type Node struct {
 	Replicas     int       `json:"replicas"` // shards of which it holds a replica
 	Version      string    `json:"version"`
 	FeatureLevel int       `json:"feature_level"` // the highest that it understands
-	// Of its process, as it was last heard to say; 0: never heard.
+	// Of its process, as it last reported; 0: it never did.
 	Starts   uint32 `json:"starts"`
 	SilentMs int64  `json:"silent_ms"` // since the answering node last heard it
 	// Why it should not lead; empty: nothing is wrong.
@@ -173,7 +173,7 @@ func (c *Client) ResumeNode(ctx context.Context, name string) (NodeState, error)
 	return changeNode(ctx, c, Request{Method: http.MethodPost, Path: nodePath(name, "resume"), Repeatable: true})
 }
 
-// Removal says which nodes RemoveNode takes away. The zero value: those that are drained or down,
+// Removal selects the nodes RemoveNode takes away. The zero value: those that are drained or down,
 // where each shard keeps a majority.
 type Removal struct {
 	Force bool // a node that serves, too

@@ -15,7 +15,7 @@
 // a Cond. A node that takes no connection has seen nothing: the next node is then given any call.
 //
 // A Receiver is the other side: a middleware that checks the caller, drops calls of leases that are
-// over, and says which timer a call is about. Calls come at least once: a handler must bear a
+// over, and reads which timer a call is about. Calls come at least once: a handler must bear a
 // second one with the same Delivery.ID. The value that its function returns decides the next step:
 // nil, an error (the topic's backoff), RetryAfter, or Stop.
 //

@@ -59,7 +59,7 @@ const (
 
 func (c Code) Error() string { return string(c) }
 
-// Problem is an answer that says no (RFC 9457).
+// Problem is the answer of a request that was refused or has failed (RFC 9457).
 type Problem struct {
 	Status    int    `json:"status"`
 	Code      Code   `json:"code"`

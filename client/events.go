@@ -62,14 +62,14 @@ type Event struct {
 
 // Bounds of a stream of events.
 const (
-	eventSilence  = 45 * time.Second // a node says something every 15 s
+	eventSilence  = 45 * time.Second // a node sends something every 15 s
 	maxEventBytes = 1 << 20
 )
 
 // Events yields timers' events, of all nodes, from now on until ctx ends. It is for looking on,
 // not for work: events while no node is connected are lost, and only the history is complete. When
-// a connection breaks the next node is asked; an EventMissed with an Error says so. A refusal ends
-// it, with its error.
+// a connection breaks the next node is asked; an EventMissed with an Error reports that. A refusal
+// ends it, with its error.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		for failed := 0; ; failed++ {

@@ -11,7 +11,7 @@ import (
 // the node that leads the timer's shard, as "host:port";shard=3;shards=16.
 const LeaderHeader = "Carillon-Leader"
 
-// Leaders is what answers have said of who leads which shard, so that a request goes to the node
+// Leaders has the leader of each shard, as answers named it, so that a request goes to the node
 // that decides it. It knows only the nodes that it was made with: no answer makes a client send a
 // request, or a token, anywhere else. It is safe for use by many goroutines.
 type Leaders struct {
@@ -40,7 +40,7 @@ func (l *Leaders) Node(topic, id string) (index int, known bool) {
 	return index, index >= 0
 }
 
-// Note takes over what an answer's LeaderHeader says; a text of any other form changes nothing.
+// Note takes over an answer's LeaderHeader; a text of any other form changes nothing.
 func (l *Leaders) Note(header string) {
 	address, shard, count, ok := parseLeader(header)
 	if !ok {
@@ -50,7 +50,7 @@ func (l *Leaders) Note(header string) {
 	if shards == nil || len(*shards) != count {
 		made := make([]atomic.Int32, count)
 		if !l.shards.CompareAndSwap(shards, &made) {
-			return // the next answer says it again
+			return // the next answer has it too
 		}
 		shards = &made
 	}

@@ -16,7 +16,7 @@ type Lease struct {
 	LeaseUntil time.Time `json:"lease_until"`
 }
 
-// PullOptions say how much to take and how long to wait for it.
+// PullOptions are how much to take and how long to wait for it.
 type PullOptions struct {
 	Max   int           // 1–1000; 0 is 1
 	Wait  time.Duration // up to a minute; 0: answer at once
@@ -62,7 +62,7 @@ type wireReceipts struct {
 	Lease    wireDuration  `json:"lease,omitzero"`
 }
 
-// Ack says that the timers are done. Doing it twice is good. Where the lease of a receipt is over,
+// Ack reports the timers as done. Doing it twice is good. Where the lease of a receipt is over,
 // or it is none, the error is ErrOver; the results have which, and the others were taken.
 func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, error) {
 	return c.report(ctx, "ack", wireReceipts{Receipts: receipts}, true)
@@ -71,7 +71,7 @@ func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, 
 // Backoff is the delay of a Nack that leaves it to the topic's policy.
 const Backoff time.Duration = -1
 
-// Nack says that the timers failed: they come again after the delay, or the Backoff. The reason
+// Nack reports the timers as failed: they come again after the delay, or the Backoff. The reason
 // shows in LastError. Its error is as Ack's.
 func (c *Client) Nack(ctx context.Context, delay time.Duration, reason string, receipts ...string) ([]ReceiptResult, error) {
 	body := wireReceipts{Receipts: receipts, Reason: reason}

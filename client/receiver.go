@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ReceiverOptions say which callers a Receiver believes.
+// ReceiverOptions select the callers that a Receiver believes.
 type ReceiverOptions struct {
 	// Secrets are the topic's, whsec_…; a call is good when one of them signed it. During a
 	// rotation give the old and the new.
@@ -156,7 +156,7 @@ func (r *Receiver) body(w http.ResponseWriter, req *http.Request) (body []byte, 
 }
 
 // Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is
-// repeated after the topic's backoff. RetryAfter says after how long instead (503 with
+// repeated after the topic's backoff. RetryAfter sets after how long instead (503 with
 // Retry-After), and Stop that it is of no use (410).
 func (r *Receiver) Handle(f func(ctx context.Context, d *Delivery) error) http.Handler {
 	return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// ErrSignature is the answer to every call that is not signed as it should be. It does not say why.
+// ErrSignature is the answer to every call that is not signed as it should be. It does not name the
+// reason.
 var ErrSignature = errors.New("the signature is not good")
 
 const (

@@ -9,7 +9,7 @@ import (
 // Now is a Delay that is over at once.
 const Now = time.Nanosecond
 
-// ErrNoTime is the error of a Spec that says no time.
+// ErrNoTime is the error of a Spec without a time.
 var ErrNoTime = errors.New("client: the timer has no time: give At, Delay (Now is at once), AtLocal or Repeat.Cron")
 
 // Spec is a timer as it is added or put. Only a time is needed; the rest falls back to the topic.
@@ -42,8 +42,8 @@ type Spec struct {
 	Retry        *Retry         `json:"retry,omitempty"`
 	Repeat       *Repeat        `json:"repeat,omitempty"`
 
-	// OnDone and OnDead are the topics in which the end of the timer makes its outcome; nil: as the
-	// topic's policy says.
+	// OnDone and OnDead are the topics in which the end of the timer makes its outcome; nil: those
+	// of the topic's policy.
 	OnDone *OutcomeTopic `json:"on_done,omitempty"`
 	OnDead *OutcomeTopic `json:"on_dead,omitempty"`
 

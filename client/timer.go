@@ -199,8 +199,8 @@ func (c *Client) Patch(ctx context.Context, topic, id string, p Patch, cond Cond
 	return one[Timer](ctx, c, Request{Method: http.MethodPatch, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version}, p)
 }
 
-// Cancel cancels a timer and says whether that came in time. When it did not, the error is ErrOver
-// and the outcome says how the timer ended.
+// Cancel cancels a timer and reports whether that came in time. When it did not, the error is
+// ErrOver and the outcome has how the timer ended.
 func (c *Client) Cancel(ctx context.Context, topic, id string, cond Cond) (Outcome, error) {
 	var answer struct {
 		Outcome Outcome `json:"outcome"`

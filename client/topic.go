@@ -58,12 +58,12 @@ type Policy struct {
 	CollectMax int       `json:"collect_max,omitempty"`
 	Dedup      DedupRule `json:"dedup,omitempty"`
 	Serial     bool      `json:"serial,omitempty"`
-	// Key is the key of adds that say none and whose id has no braces: their id gets it in front,
+	// Key is the key of adds that have none and whose id has no braces: their id gets it in front,
 	// and they are found by the plain id, too.
 	Key    string   `json:"key,omitempty"`
 	IfLate LateRule `json:"if_late,omitempty"` // of adds that say none
 	Window *Window  `json:"window,omitempty"`  // nil: always open
-	// OnDone and OnDead are the topics of outcomes, for timers that say nothing of it.
+	// OnDone and OnDead are the topics of outcomes, for timers that have none of their own.
 	OnDone *OutcomeTopic `json:"on_done,omitempty"`
 	OnDead *OutcomeTopic `json:"on_dead,omitempty"`
 	// Answers is whether texts of receivers' answers are kept.
@@ -125,7 +125,7 @@ func (p PolicyPatch) MarshalJSON() ([]byte, error) {
 	return encodeWithout(p.Set, p.Reset)
 }
 
-// TopicCondition says when a topic may change.
+// TopicCondition is what must hold for a change of a topic.
 type TopicCondition struct {
 	Version string // it is at this version only; "": at any
 	Force   bool   // even if that takes away what pending timers or receivers need
@@ -168,10 +168,10 @@ const (
 	DeliverByPull DeliveryMode = "pull" // consumers fetch
 )
 
-// AckMode is how a receiver says that it is done.
+// AckMode is how a receiver reports that it is done.
 type AckMode string
 
-// The ways to say so.
+// The modes.
 const (
 	AckByResponse AckMode = "response" // a 2xx is the end
 	// A 202 keeps the lease open, until Ack or Nack with its receipt.
@@ -240,7 +240,7 @@ func (c *Client) Resume(ctx context.Context, topic string) (*Topic, error) {
 	return one[Topic](ctx, c, Request{Method: http.MethodPost, Path: Path("topics", topic, "resume")}, nil)
 }
 
-// DeleteTopic removes a topic, and says how many timers that cancelled. Without force it must be
+// DeleteTopic removes a topic, and returns how many timers that cancelled. Without force it must be
 // empty.
 func (c *Client) DeleteTopic(ctx context.Context, topic string, force bool) (cancelled int, err error) {
 	var answer struct {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// WorkOptions say how Work works. The zero value handles one timer at a time.
+// WorkOptions are the settings of Work. The zero value handles one timer at a time.
 type WorkOptions struct {
 	Concurrency int           // timers at once, 1–1000; 0 is 1
 	Lease       time.Duration // of a timer; extended as long as its handler runs; 0 is 30 s
@@ -34,8 +34,8 @@ const (
 // end: an Ack for nil, a Nack for an error, with the delay of RetryAfter or else the topic's
 // backoff.
 //
-// The context of a handler ends when its lease is over, because the cluster says so or cannot be
-// asked: somebody else may have the timer by then, and context.Cause is ErrOver. Timers come at
+// The context of a handler ends when its lease is over, because the cluster has ended it or cannot
+// be asked: somebody else may have the timer by then, and context.Cause is ErrOver. Timers come at
 // least once; Lease.Fence is higher for a later lease.
 //
 // When ctx ends, Work pulls no more, lets running handlers continue for the Grace, ends their
@@ -187,7 +187,7 @@ func (w *consumer) run(work context.Context, l *Lease) {
 	}
 }
 
-// report says how the handler of a lease ended.
+// report sends how the handler of a lease ended.
 func (w *consumer) report(ctx context.Context, receipt string, failure error) error {
 	var err error
 	if failure == nil {
@@ -268,7 +268,7 @@ func (w *consumer) book(results []ReceiptResult, until time.Time) {
 	}
 }
 
-// Stop is an error of Receiver.Handle's function that says that no attempt will succeed: it answers
+// Stop is an error of Receiver.Handle's function: no attempt will succeed: it answers
 // 410, and the timer is a dead letter at once, stopped (unless Policy.StopOn has been given without
 // 410). A worker's timer has no such end: for Work it is an error as any other.
 func Stop(err error) error { return &stop{err} }
@@ -278,7 +278,7 @@ type stop struct{ err error }
 func (s *stop) Error() string { return s.err.Error() }
 func (s *stop) Unwrap() error { return s.err }
 
-// RetryAfter is an error of a handler, of Work or Receiver.Handle, that says when the timer
+// RetryAfter is an error of a handler, of Work or Receiver.Handle, that sets when the timer
 // comes again: after that long instead of the topic's backoff. Calls come again after 1 s to 1 h.
 func RetryAfter(delay time.Duration, err error) error { return &retryAfter{delay, err} }
 

@@ -100,8 +100,8 @@ var noValue = regexp.MustCompile(`^--([a-z0-9-]+): .*"EOL" \(<EOL>\)$`)
 // dashValue matches the parser's fault of a flag whose value looks like another flag.
 var dashValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(-[^"]*)"`)
 
-// withoutValue says of a flag that has no value how it is written, as the command's examples have
-// it or else as its help does.
+// withoutValue adds to the error of a flag without a value how it is written: as in the command's
+// examples, or else as in its help.
 func withoutValue(text string, c *kong.Context) string {
 	if m := dashValue.FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf("--%s: a value that begins with - is given as --%s=%s", m[1], m[1], m[2])

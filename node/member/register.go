@@ -40,8 +40,8 @@ func (r *registration) run(ctx context.Context) {
 	}
 }
 
-// awaitCurrent waits a little until this node's copy is current, and says so to those who read it:
-// no timer is called before, since its topic may have been paused or changed meanwhile.
+// awaitCurrent waits a little until this node's copy is current, and reports it as current to its
+// readers: no timer is called before, since its topic may have been paused or changed meanwhile.
 func (r *registration) awaitCurrent(ctx context.Context) bool {
 	for waited := time.Duration(0); waited < registerRetry; waited += appliedPoll {
 		if r.Current() {

@@ -26,7 +26,7 @@ type shardCount struct {
 // shardCounter has the present shardCount.
 type shardCounter struct{ now atomic.Pointer[shardCount] }
 
-// begin counts as the identity does. Where the number has grown once, the host has to be told first
+// begin counts as the identity does. Where the number has grown once, the host has to know first
 // what is being divided.
 func (c *shardCounter) begin(id *Identity) {
 	first := cmp.Or(id.FirstShards, id.Shards)

@@ -98,7 +98,7 @@ type Cluster interface {
 	LeadingNodes() []uint64
 	// LiveNodes are the other nodes that this one hears just now.
 	LiveNodes() []uint64
-	// Silent reports that a node has sent nothing for so long that it may be down.
+	// Silent reports that a node has sent nothing for a time, and may be down.
 	Silent(node uint64) bool
 	// Replicas are the nodes that are to have a replica of a shard.
 	Replicas(id timer.ShardID) []uint64

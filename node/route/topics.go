@@ -214,7 +214,7 @@ func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) (
 	return used
 }
 
-// SetPaused stops a topic's calls, or lets them go on.
+// SetPaused stops a topic's calls, or starts them again.
 func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error) {
 	verb := ring.Resume
 	if paused {

@@ -24,7 +24,7 @@ const Forever = time.Duration(math.MaxInt64)
 type Env interface {
 	// Now is a monotonic clock.
 	Now() time.Duration
-	// Go runs something beside its caller.
+	// Go runs something concurrently with its caller.
 	Go(run func())
 	// WithTimeout is context.WithTimeout; after Forever the context ends by its cancel function, or
 	// its parent's end, alone.
@@ -54,9 +54,9 @@ func Every(ctx context.Context, env Env, each time.Duration, do func()) {
 	}
 }
 
-// Group runs several tasks at once and waits for all of them. A panic in one of them goes on where
-// they are waited for, which costs that request only; by itself it would end the process. A Group's
-// zero value is of no use: see NewGroup.
+// Group runs several tasks at once and waits for all of them. A panic in one of them continues
+// where they are waited for, which costs that request only; by itself it would end the process. A
+// Group's zero value is of no use: see NewGroup.
 type Group struct {
 	env    Env
 	left   atomic.Int32

@@ -37,7 +37,7 @@ type Config struct {
 	Digest func(text string) (uint64, error)
 	// Console is the page at / for people, and its files; nil: there is none.
 	Console *console.Site
-	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404. all:
+	// Metrics answers /metrics, or returns why it cannot, as an Engine does; nil makes it 404. all:
 	// with the series that name topics or destinations.
 	Metrics func(ctx *fasthttp.RequestCtx, all bool) error
 
@@ -58,8 +58,8 @@ type Config struct {
 	Origins []string
 
 	// Audit gets every change that was made, or may have been, by any goroutine, when it has
-	// been answered, and of those that were refused as refusals says; it must not wait. nil: nobody
-	// is.
+	// been answered, and of those that were refused the ones that refusals selects; it must not
+	// wait. nil: there is no audit.
 	Audit func(Change)
 
 	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is

@@ -184,7 +184,7 @@ func (c *framedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Bounds of lingering: a client that was refused may continue to send for so long before it is
+// Bounds of lingering: a client that was refused may continue to send for this time before it is
 // cut off.
 const (
 	lingerTime  = time.Second

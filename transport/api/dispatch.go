@@ -110,7 +110,7 @@ func (rq *request) closeAfter() {
 	}
 }
 
-// dispatch goes from the outside in: all that the header says, then the body.
+// dispatch works from the outside in: all that is in the header, then the body.
 func (rq *request) dispatch() *web.Problem {
 	p := rq.admit()
 	if p == nil {

@@ -16,8 +16,8 @@ import (
 	"carillon/transport/api/web"
 )
 
-// Waits after an accept that failed, for the next try. The longest is also how often the log says
-// so.
+// Waits after an accept that failed, for the next try. The longest is also how often it is
+// logged.
 const (
 	acceptPauseMin = 5 * time.Millisecond
 	acceptPauseMax = time.Second

@@ -73,8 +73,8 @@ func (c *countingConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends a connection that is in no call. TLS says goodbye before, which does not get out: it
-// could block, and the receiver's answer is already judged.
+// Close ends a connection that is in no call. TLS would send its close_notify first; it does not
+// get out, since that could block, and the receiver's answer is already judged.
 func (c *countingConn) Close() error {
 	c.notIdle()
 	if c.unwatch() {

@@ -76,8 +76,8 @@ func (t *Transport) receive(raw net.Conn, arrival uint64) {
 // the handler never sees two connections of one link at once. c is closed if it is itself
 // the earlier one, whose handshake took longer.
 //
-// That is done when c says its first word, not before: a dialler that meant another node, which had
-// this address, hangs up after the handshake, and its good connection must not end by it.
+// That is done when the first frame comes on c, not before: a dialler that meant another node,
+// which had this address, hangs up after the handshake, and its good connection must not end by it.
 func (t *Transport) replaceOlder(c *conn) {
 	at := place{c.hello.Node, c.lane}
 	t.mu.Lock()
@@ -105,7 +105,7 @@ func (t *Transport) leave(c *conn) {
 	}
 }
 
-// serve runs a connection, findable while it lasts, and says why it ended.
+// serve runs a connection, findable while it lasts, and returns why it ended.
 func (t *Transport) serve(c *conn, handle handleFunc) error {
 	t.mu.Lock()
 	t.conns[c] = struct{}{}

@@ -19,8 +19,8 @@ type Config struct {
 	Address func(node uint64) string
 	// NodeName is a node's name for the log; "" = unknown. nil: none is known.
 	NodeName func(node uint64) string
-	// Admit says whether a node may speak with us; both ends ask. It sees in h.Lane the purpose of
-	// the connection, so that strangers can be held to LaneOnce. Where certificates name their
+	// Admit reports whether a node may speak with us; both ends ask. It sees in h.Lane the purpose
+	// of the connection, so that strangers can be held to LaneOnce. Where certificates name their
 	// nodes, h.Name is the certificate's; Admit has to know that h.Node has that name. Its error's
 	// text is shown to the other side.
 	Admit   func(h Hello) error
@@ -60,16 +60,16 @@ type Handler interface {
 	// OpenStream is asked where to put a file of size bytes. The same header means the
 	// same file as before. One file at a time comes from a node.
 	OpenStream(from uint64, header []byte, size int64) (Sink, error)
-	// Unreachable says that frames to the node were dropped or that their connection
+	// Unreachable reports that frames to the node were dropped or that their connection
 	// broke; at most one report per node and 100 ms.
 	Unreachable(node uint64)
 	// SeemsGone is a hint that the process (node, starts) has ended: its address refused a
 	// connection after we had been connected to it there, or the node came back with a higher
 	// starts. It may be wrong. Once per process, and again after its address took a connection.
 	SeemsGone(node uint64, starts uint32)
-	// DuplicateIdentity says that somebody presented our own node id and cluster with another nonce
-	// and starts no lower than ours: a copied data directory. It is only called for nodes that have
-	// proven by TLS that they belong here: anybody else's word must not end a process.
+	// DuplicateIdentity reports that somebody presented our own node id and cluster with another
+	// nonce and starts no lower than ours: a copied data directory. It is only called for nodes
+	// that have proven by TLS that they belong here: anybody else's word must not end a process.
 	DuplicateIdentity(h Hello)
 }
 

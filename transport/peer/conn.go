@@ -47,7 +47,7 @@ func (t *Transport) newConn(nc net.Conn, h Hello, lane Lane, p *peer, out *outbo
 	return c
 }
 
-// run serves the connection until it breaks or is closed, and says why.
+// run serves the connection until it breaks or is closed, and returns why.
 func (c *conn) run(handle handleFunc) error {
 	defer close(c.ended)
 	stop := context.AfterFunc(c.ctx, func() { c.close(context.Cause(c.ctx)) })

@@ -13,8 +13,8 @@
 //
 //  1. New starts nothing; Run serves and blocks. Nothing is sent outside of Run.
 //  2. Send never blocks; false means dropped. For a node whose address is known,
-//     Handler.Unreachable says so too, and also of frames that were dropped later.
-//  3. Call says ErrNotSent where the handler certainly never saw the call,
+//     Handler.Unreachable reports it too, and also frames that were dropped later.
+//  3. Call returns ErrNotSent where the handler certainly never saw the call,
 //     ErrUnknown where it may have, and *RemoteError where it answered with an error.
 //  4. Handler's methods run on the transport's goroutines. Frame holds up the
 //     connection that it came by and must not block. Slices are the handler's.

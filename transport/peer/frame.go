@@ -32,7 +32,7 @@ const (
 	kindCall             // id u64 | timeout ms u32 (0 = none) | method u8 | body
 	kindReply            // id u64 | status u8 | code u8 | body or text
 	kindOpen             // size u64 | header
-	kindHave             // offset u64: go on from here
+	kindHave             // offset u64: continue from here
 	kindChunk            // the next bytes of the file
 	kindEnd              // status u8 | code u8 | text
 )

@@ -113,7 +113,7 @@ func (t *Transport) timed(ctx context.Context, nc net.Conn, talk func() (Hello, 
 // onlyOverTLS refuses a dialler without TLS, in the one way that it understands.
 const onlyOverTLS = "this node speaks over TLS only: give the dialler the key of the other nodes (--gossip-key), or a certificate"
 
-// tlsFault says how to mend it where one side speaks TLS and the other does not. Then err has the
+// tlsFault adds how to mend it where one side speaks TLS and the other does not. Then err has the
 // connection, if nothing has been written to it yet.
 func tlsFault(err error) error {
 	plain, ok := errors.AsType[tls.RecordHeaderError](err)
@@ -143,8 +143,8 @@ func (t *Transport) hear(self Hello, g greeting, nc net.Conn, with *TLS) (Hello,
 	return h, t.authorize(self, h, nc, with)
 }
 
-// authorize says whether we speak with h, the node at the other end of nc. Both sides ask it. The
-// certificate comes first: a node that it does not name has nothing to say to us.
+// authorize reports whether we speak with h, the node at the other end of nc. Both sides ask it.
+// The certificate comes first: a node that it does not name is not heard.
 func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 	if err := bound(with, nc, h); err != nil {
 		return fmt.Errorf("%w: node %q: %w", ErrRefused, h.Name, err)
@@ -175,7 +175,7 @@ func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 // twinLogInterval keeps an unproven twin from filling the log.
 const twinLogInterval = 10 * time.Second
 
-// twin is for a hello in this node's own name. Without TLS anybody can say one: it is refused
+// twin is for a hello in this node's own name. Without TLS anybody can send one: it is refused
 // like a proven one, and logged, but it ends nothing.
 func (t *Transport) twin(h Hello, nc net.Conn, with *TLS) {
 	if with != nil {

@@ -21,7 +21,7 @@ const keyContext = "carillon peer authority 1"
 // KeyTLS makes mutual TLS of nothing but secret keys that all nodes share. Every key stands for a
 // certificate authority, whose private key is derived from it. A process makes itself a certificate
 // of the first key's authority, and believes those of every key's. So any process with a key is
-// believed to be a node, and no other can finish a handshake. A certificate of this kind says
+// believed to be a node, and no other can finish a handshake. A certificate of this kind proves
 // nothing about a node's name: all nodes can make every one.
 //
 // Why TLS and not a proof within the hello: the session is bound to the handshake, encrypted and

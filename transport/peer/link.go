@@ -83,7 +83,7 @@ func backoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// serve runs a connection to its end and says why it ended.
+// serve runs a connection to its end and returns why it ended.
 func (l *link) serve(c *conn) error {
 	l.mu.Lock()
 	l.out, l.conn, l.err = c.out, c, nil

@@ -112,7 +112,7 @@ func (o *outbox) take(spare [][]byte) [][]byte {
 	return pieces
 }
 
-// close drops the waiting frames and says whether there were any, the first time.
+// close drops the waiting frames and reports whether there were any, the first time.
 func (o *outbox) close() (dropped bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +123,7 @@ func (o *outbox) close() (dropped bool) {
 	return dropped
 }
 
-// left says whether a frame of this batch may have reached the wire.
+// left reports whether a frame of this batch may have reached the wire.
 func (o *outbox) left(batch uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -173,7 +173,7 @@ func (p *peer) report() {
 	}
 }
 
-// pause waits for d or for wake, and says whether ctx still lives.
+// pause waits for d or for wake, and reports whether ctx still lives.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,7 +7,7 @@ import (
 
 // Sink is where a file from another node goes. Its methods are called by one goroutine.
 type Sink interface {
-	// Have says how many bytes are there from an earlier try: the sender continues from there.
+	// Have returns how many bytes are there from an earlier try: the sender continues from there.
 	Have() int64
 	// Write takes the next bytes. The chunk is valid during the call.
 	Write(chunk []byte) error
@@ -25,7 +25,7 @@ type fileReceiver struct {
 	size   int64
 	at     int64
 	opened bool
-	ended  bool // the end was told; later bytes are passed over
+	ended  bool // the end was sent; later bytes are passed over
 }
 
 func (f *fileReceiver) handle(kind byte, payload []byte, _ bool) error {
@@ -54,7 +54,7 @@ func (f *fileReceiver) open(size int64, header []byte) error {
 		return f.end(fmt.Errorf("the receiver has %d bytes of %d", f.at, size))
 	}
 	if !f.c.out.pushWait(kindHave, binary.LittleEndian.AppendUint64(nil, uint64(f.at)), nil) {
-		return nil // closed: the next read says so
+		return nil // closed: the next read fails
 	}
 	return f.commitWhole()
 }
@@ -64,7 +64,7 @@ func (f *fileReceiver) write(chunk []byte) error {
 		return errProtocol
 	}
 	if !f.c.t.receiving.wait(f.c.ctx, len(chunk)) { // meanwhile the sender is held up by TCP
-		return nil // closed: the next read says so
+		return nil // closed: the next read fails
 	}
 	if err := f.sink.Write(chunk); err != nil {
 		return f.end(err)

@@ -13,7 +13,7 @@ import (
 // TLS is the two sides of mutual TLS: see LoadTLS and KeyTLS.
 type TLS struct {
 	Server, Client *tls.Config
-	// Names says that a certificate names its node, and that a hello must have that name.
+	// Names: a certificate names its node, and a hello must have that name.
 	Names bool
 }
 
@@ -64,7 +64,7 @@ func mutual(own tls.Certificate, roots *x509.CertPool, explain func(error) error
 	}
 }
 
-// names says whether a certificate speaks for the node of that name: one of its
+// names reports whether a certificate speaks for the node of that name: one of its
 // subjectAltNames of the kind DNS is the name, letter by letter. There are no wildcards.
 func names(c *x509.Certificate, name string) error {
 	if slices.Contains(c.DNSNames, name) {

@@ -166,7 +166,7 @@ func (t *Transport) Call(ctx context.Context, node uint64, method uint8, body []
 	return c.call(ctx, method, body)
 }
 
-// CallAddr asks the node that listens at addr, on a connection of its own, and says which one it
+// CallAddr asks the node that listens at addr, on a connection of its own, and returns which one it
 // was.
 func (t *Transport) CallAddr(ctx context.Context, addr string, method uint8, body []byte) ([]byte, Hello, error) {
 	t.mu.RLock()

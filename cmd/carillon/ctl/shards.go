@@ -88,7 +88,7 @@ func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) 
 	}
 }
 
-// progress says how far it is; "": it is done.
+// progress returns how far it is; "": it is done.
 func (s *shardsCmd) progress(a *client.Cluster) (string, error) {
 	r := a.Resharding
 	switch {

@@ -143,5 +143,5 @@ var (
 // maxMoment is the year 2286: as seconds it has ten digits.
 const maxMoment = 1e13
 
-// defaultLease is how long a consumer has for a job of a source that does not say it.
+// defaultLease is how long a consumer has for a job of a source that has no such time.
 const defaultLease = 30e9

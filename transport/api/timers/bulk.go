@@ -86,7 +86,7 @@ func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
 
 // readFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one
-// that says nothing.
+// without a member.
 func readFilter(r *web.Reader, q *timer.Query) (given bool) {
 	r.Object("filter", timerFilterNames, func(i int) {
 		switch timerFilterNames[i] {
@@ -148,8 +148,8 @@ func RescheduleSelected(rq *web.Request) *web.Problem { return changeTimers(rq, 
 func PauseSelected(rq *web.Request) *web.Problem      { return changeTimers(rq, bulk.PauseEach) }
 func ResumeSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, bulk.ResumeEach) }
 
-// changeTimers changes the timers that the body selects, each by the plan; nil: it moves them as
-// the body says.
+// changeTimers changes the timers that the body selects, each by the plan; nil: it moves them
+// by the body's rule.
 func changeTimers(rq *web.Request, each func(timer.TopicID) bulk.Plan) *web.Problem {
 	reschedule := each == nil
 	r, p := rq.Reader()

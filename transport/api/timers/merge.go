@@ -63,8 +63,8 @@ func (in *timerRequest) mergeBy(t *timer.Topic) *web.Problem {
 	return nil
 }
 
-// nameByContent gives an add without an id the one that its content makes, where the topic says so:
-// equal payloads to one URL are one timer. With a key the id starts with it.
+// nameByContent gives an add without an id the one that its content makes, where the topic asks for
+// it: equal payloads to one URL are one timer. With a key the id starts with it.
 func (in *timerRequest) nameByContent(t *timer.Topic) {
 	if !in.unnamed || !t.Policy.ByContent {
 		return

@@ -169,7 +169,7 @@ func (rq *Request) Window(q *timer.Query, from, to string) (p *Problem) {
 	}
 	if bounded && q.ToMs == 0 {
 		// 0 means unbounded to the engine. Nothing is before 1970: an empty window somewhere else
-		// says the same.
+		// means the same.
 		q.FromMs, q.ToMs = 1, 1
 	}
 	return nil
