@@ -1,9 +1,13 @@
 package carillon_test
 
 import (
+	"go/ast"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -101,4 +105,60 @@ func namesOf(out map[string]bool, at string, v any) {
 func toText(v any) string {
 	text, _ := v.(string)
 	return text
+}
+
+// otherReceivers are the top folders in which methods have receivers yet that are letters of
+// former names. One leaves the list once its types are within the rule.
+var otherReceivers = []string{"client", "cmd", "internal", "loadtest", "node", "test", "transport", "wheel"}
+
+// TestReceiversAreLettersOfTheirTypes: a receiver has the first letters of a word of its type's
+// name, or letters of it from there on in their order: l, al or lease of an activeLease, rt of a
+// router. All methods of a type have the same one.
+func TestReceiversAreLettersOfTheirTypes(t *testing.T) {
+	names := map[string]string{}
+	for _, f := range sources(t) {
+		folder := path.Dir(f.name)
+		if top, _, _ := strings.Cut(folder, "/"); slices.Contains(otherReceivers, top) {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			method, ok := d.(*ast.FuncDecl)
+			if !ok || method.Recv == nil || len(method.Recv.List[0].Names) == 0 {
+				continue
+			}
+			name, typ := method.Recv.List[0].Names[0].Name, receiver(method.Recv.List[0].Type)
+			if !abbreviates(name, typ) {
+				t.Errorf("%s: the receiver %s of %s is not of letters of %s", f.name, name, method.Name.Name, typ)
+			}
+			if other := names[folder+"."+typ]; other != "" && other != name {
+				t.Errorf("%s: %s has the receivers %s and %s", f.name, typ, other, name)
+			}
+			names[folder+"."+typ] = name
+		}
+	}
+	if len(names) < 200 {
+		t.Errorf("found only %d types; the test looks in the wrong place", len(names))
+	}
+}
+
+// abbreviates reports whether short has letters of long in their order, from the beginning of one of
+// its words on.
+func abbreviates(short, long string) bool {
+	for i, r := range long {
+		if i > 0 && !unicode.IsUpper(r) || !strings.EqualFold(string(r), short[:1]) {
+			continue
+		}
+		rest := strings.ToLower(long[i:])
+		for short := strings.ToLower(short); ; short = short[1:] {
+			if short == "" {
+				return true
+			}
+			at := strings.IndexByte(rest, short[0])
+			if at < 0 {
+				break
+			}
+			rest = rest[at+1:]
+		}
+	}
+	return false
 }

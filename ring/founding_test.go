@@ -47,8 +47,8 @@ func newFounders(t *rapid.T, nodes, expect int) *founderModel {
 	return h
 }
 
-func (h *founderModel) restart(i int) {
-	n := h.nodes[i]
+func (fm *founderModel) restart(i int) {
+	n := fm.nodes[i]
 	n.up, n.met, n.last = true, map[int]bool{}, FoundingStep{}
 }
 
@@ -61,60 +61,60 @@ func readPlan(t *rapid.T, b []byte) *FoundingPlan {
 }
 
 // store is the disk: crash is "lost" or "kept" if the node dies before it, or after.
-func (h *founderModel) store(n *modelFounder, plan []byte, crash string) {
+func (fm *founderModel) store(n *modelFounder, plan []byte, crash string) {
 	switch {
 	case crash == "lost":
 		n.up = false
 		return
 	case n.disk != nil:
-		h.t.Fatalf("%s stores two plans:\n%s\n%s", n.self.Name, n.disk, plan)
+		fm.t.Fatalf("%s stores two plans:\n%s\n%s", n.self.Name, n.disk, plan)
 	}
-	p := readPlan(h.t, plan)
+	p := readPlan(fm.t, plan)
 	if !p.Has(n.self.ID) {
-		h.t.Fatalf("%s stores a plan without it: %s", n.self.Name, plan)
+		fm.t.Fatalf("%s stores a plan without it: %s", n.self.Name, plan)
 	}
 	n.disk, n.up = plan, crash != "kept"
 	n.self.Cluster, n.self.Expect = p.ClusterID, 0
 }
 
 // step is a step of a node: towards a plan, or, with one, towards the founding.
-func (h *founderModel) step(i int, members []Member, crash string) {
-	n := h.nodes[i]
+func (fm *founderModel) step(i int, members []Member, crash string) {
+	n := fm.nodes[i]
 	if !n.up {
 		return
 	}
 	if n.disk != nil {
-		h.found(i)
+		fm.found(i)
 		return
 	}
-	n.last = NextFounding(n.self, members, func() string { h.ids++; return fmt.Sprintf("cluster%d", h.ids) })
+	n.last = NextFounding(n.self, members, func() string { fm.ids++; return fmt.Sprintf("cluster%d", fm.ids) })
 	switch s := n.last; {
 	case s.Begin != nil:
 		b, err := json.Marshal(s.Begin)
 		if err != nil {
-			h.t.Fatal(err)
+			fm.t.Fatal(err)
 		}
-		h.store(n, b, crash)
+		fm.store(n, b, crash)
 	case s.Join != "":
 		for _, m := range members {
-			other := h.nodes[m.ID-1]
-			if m.Cluster != "" && m.State == MemberAlive && other.up && other.disk != nil && readPlan(h.t, other.disk).Has(n.self.ID) {
-				h.messages = append(h.messages, founderMessage{i, other.disk})
+			other := fm.nodes[m.ID-1]
+			if m.Cluster != "" && m.State == MemberAlive && other.up && other.disk != nil && readPlan(fm.t, other.disk).Has(n.self.ID) {
+				fm.messages = append(fm.messages, founderMessage{i, other.disk})
 			}
 		}
 	}
 }
 
 // deliver brings an answer to the node that asked, if it still waits for one.
-func (h *founderModel) deliver(k int, crash string) {
-	if n := h.nodes[h.messages[k].to]; n.up && n.disk == nil {
-		h.store(n, h.messages[k].plan, crash)
+func (fm *founderModel) deliver(k int, crash string) {
+	if n := fm.nodes[fm.messages[k].to]; n.up && n.disk == nil {
+		fm.store(n, fm.messages[k].plan, crash)
 	}
 }
 
 // connect has two nodes connect, which only those of one cluster do.
-func (h *founderModel) connect(i, k int) {
-	a, b := h.nodes[i], h.nodes[k]
+func (fm *founderModel) connect(i, k int) {
+	a, b := fm.nodes[i], fm.nodes[k]
 	if a.up && b.up && a.disk != nil && a.self.Cluster == b.self.Cluster {
 		a.met[k], b.met[i] = true, true
 	}
@@ -122,26 +122,26 @@ func (h *founderModel) connect(i, k int) {
 
 // found founds the node's plan, if all its nodes have connected. At most one plan is ever founded,
 // by anybody.
-func (h *founderModel) found(i int) {
-	n := h.nodes[i]
-	for _, p := range readPlan(h.t, n.disk).Nodes {
+func (fm *founderModel) found(i int) {
+	n := fm.nodes[i]
+	for _, p := range readPlan(fm.t, n.disk).Nodes {
 		if k := int(p.ID - 1); k != i && !n.met[k] {
 			return
 		}
 	}
-	if h.founded != nil && string(h.founded) != string(n.disk) {
-		h.t.Fatalf("two clusters:\n%s\n%s", h.founded, n.disk)
+	if fm.founded != nil && string(fm.founded) != string(n.disk) {
+		fm.t.Fatalf("two clusters:\n%s\n%s", fm.founded, n.disk)
 	}
-	h.founded = n.disk
+	fm.founded = n.disk
 }
 
 // view is a view that gossip could have: any node may be missing, dead, or seen as it was before it
 // had a plan.
-func (h *founderModel) view() []Member {
+func (fm *founderModel) view() []Member {
 	var out []Member
-	for _, n := range h.nodes {
+	for _, n := range fm.nodes {
 		m := n.self
-		switch rapid.IntRange(0, 7).Draw(h.t, "visibility") {
+		switch rapid.IntRange(0, 7).Draw(fm.t, "visibility") {
 		case 0:
 			continue
 		case 1:
@@ -154,66 +154,66 @@ func (h *founderModel) view() []Member {
 	return out
 }
 
-func (h *founderModel) truth() []Member {
+func (fm *founderModel) truth() []Member {
 	var out []Member
-	for _, n := range h.nodes {
+	for _, n := range fm.nodes {
 		out = append(out, n.self)
 	}
 	return out
 }
 
-func (h *founderModel) disturb() {
-	for range rapid.IntRange(0, 60).Draw(h.t, "events") {
-		i := rapid.IntRange(0, len(h.nodes)-1).Draw(h.t, "node")
-		crash := rapid.SampledFrom([]string{"", "", "", "lost", "kept"}).Draw(h.t, "crash")
-		switch what := rapid.IntRange(0, 10).Draw(h.t, "what"); {
+func (fm *founderModel) disturb() {
+	for range rapid.IntRange(0, 60).Draw(fm.t, "events") {
+		i := rapid.IntRange(0, len(fm.nodes)-1).Draw(fm.t, "node")
+		crash := rapid.SampledFrom([]string{"", "", "", "lost", "kept"}).Draw(fm.t, "crash")
+		switch what := rapid.IntRange(0, 10).Draw(fm.t, "what"); {
 		case what < 4:
-			h.step(i, h.view(), crash)
-		case what < 8 && len(h.messages) > 0:
-			k := rapid.IntRange(0, len(h.messages)-1).Draw(h.t, "message")
-			h.deliver(k, crash)
-			if rapid.IntRange(0, 3).Draw(h.t, "again") > 0 { // else it may arrive once more
-				h.messages = slices.Delete(h.messages, k, k+1)
+			fm.step(i, fm.view(), crash)
+		case what < 8 && len(fm.messages) > 0:
+			k := rapid.IntRange(0, len(fm.messages)-1).Draw(fm.t, "message")
+			fm.deliver(k, crash)
+			if rapid.IntRange(0, 3).Draw(fm.t, "again") > 0 { // else it may arrive once more
+				fm.messages = slices.Delete(fm.messages, k, k+1)
 			}
 		case what == 8:
-			h.nodes[i].up = false
+			fm.nodes[i].up = false
 		case what == 9:
-			h.connect(i, rapid.IntRange(0, len(h.nodes)-1).Draw(h.t, "other"))
+			fm.connect(i, rapid.IntRange(0, len(fm.nodes)-1).Draw(fm.t, "other"))
 		default:
-			h.restart(i)
+			fm.restart(i)
 		}
 	}
 }
 
 // settle has everybody up and nothing lost.
-func (h *founderModel) settle() {
-	h.messages = nil
-	for i, n := range h.nodes {
+func (fm *founderModel) settle() {
+	fm.messages = nil
+	for i, n := range fm.nodes {
 		if !n.up {
-			h.restart(i)
+			fm.restart(i)
 		}
 	}
-	h.calm(10, -1)
+	fm.calm(10, -1)
 }
 
 // calm has nothing go wrong for some rounds, in which one node (-1: none) is cut off.
-func (h *founderModel) calm(rounds, without int) {
+func (fm *founderModel) calm(rounds, without int) {
 	for range rounds {
-		seen := slices.DeleteFunc(h.truth(), func(m Member) bool { return int(m.ID) == without+1 })
-		for i := range h.nodes {
+		seen := slices.DeleteFunc(fm.truth(), func(m Member) bool { return int(m.ID) == without+1 })
+		for i := range fm.nodes {
 			if i != without {
-				h.step(i, seen, "")
+				fm.step(i, seen, "")
 			}
 		}
-		for ; len(h.messages) > 0; h.messages = h.messages[1:] {
-			if h.messages[0].to != without {
-				h.deliver(0, "")
+		for ; len(fm.messages) > 0; fm.messages = fm.messages[1:] {
+			if fm.messages[0].to != without {
+				fm.deliver(0, "")
 			}
 		}
-		for i := range h.nodes {
+		for i := range fm.nodes {
 			for k := range i {
 				if i != without && k != without {
-					h.connect(i, k)
+					fm.connect(i, k)
 				}
 			}
 		}

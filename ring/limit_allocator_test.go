@@ -149,21 +149,21 @@ func newParish(t *testing.T, seed uint64, nodes, limit int) *limitModel {
 }
 
 // agree gives all nodes the same view of the leaders, or each another one.
-func (v *limitModel) agree(same bool) {
+func (m *limitModel) agree(same bool) {
 	leads := map[uint64]int64{}
-	for i, n := range v.nodes {
+	for i, n := range m.nodes {
 		if i == 0 || !same {
 			leads = map[uint64]int64{}
 			for range parishShards {
-				leads[1+v.random.Uint64N(uint64(len(v.nodes)))]++
+				leads[1+m.random.Uint64N(uint64(len(m.nodes)))]++
 			}
 		}
 		n.leads = leads
 	}
 }
 
-func (n *household) held(now time.Duration) (held int) {
-	for _, end := range n.open {
+func (h *household) held(now time.Duration) (held int) {
+	for _, end := range h.open {
 		if end > now {
 			held++
 		}
@@ -172,80 +172,80 @@ func (n *household) held(now time.Duration) (held int) {
 }
 
 // beat is one look of a node, and its word on the way to the others.
-func (v *limitModel) beat(n *household) {
+func (m *limitModel) beat(n *household) {
 	st := Observation{
-		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{v.topic},
-		Held: func(timer.TopicID) int { return n.held(v.now) }, Keys: func(timer.TopicID) int { return n.keys },
+		Now: m.now, WallMs: (m.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{m.topic},
+		Held: func(timer.TopicID) int { return n.held(m.now) }, Keys: func(timer.TopicID) int { return n.keys },
 	}
 	if n.lacks {
 		st.Topics = nil
 	}
-	for _, o := range v.nodes {
+	for _, o := range m.nodes {
 		if o != n && o.id != n.behind {
 			st.Others = append(st.Others, o.id)
 		}
 	}
 	report := n.shares.Tick(&st)
-	for _, o := range v.nodes {
-		late := time.Duration(v.random.Int64N(int64(5 * time.Millisecond)))
-		if v.lossy {
-			if v.random.IntN(4) == 0 {
+	for _, o := range m.nodes {
+		late := time.Duration(m.random.Int64N(int64(5 * time.Millisecond)))
+		if m.lossy {
+			if m.random.IntN(4) == 0 {
 				continue
 			}
-			late = time.Duration(v.random.Int64N(int64(2 * time.Second)))
+			late = time.Duration(m.random.Int64N(int64(2 * time.Second)))
 		}
 		if n.id+o.id == 1+2 {
-			late += v.late
+			late += m.late
 		}
 		if o != n {
-			v.wires = append(v.wires, wire{v.now + late, n.id, o.id, report})
+			m.wires = append(m.wires, wire{m.now + late, n.id, o.id, report})
 		}
 	}
 }
 
 // pass lets so much time go by; nodes take the leases that they may.
-func (v *limitModel) pass(d time.Duration) (taken map[uint64]int) {
-	v.t.Helper()
+func (m *limitModel) pass(d time.Duration) (taken map[uint64]int) {
+	m.t.Helper()
 	taken = map[uint64]int{}
 	const step = 25 * time.Millisecond
-	for end := v.now + d; v.now < end; v.now += step {
-		keep := v.wires[:0]
-		for _, w := range v.wires {
-			to := v.nodes[w.to-1]
-			if w.at > v.now || to.asleep > v.now {
+	for end := m.now + d; m.now < end; m.now += step {
+		keep := m.wires[:0]
+		for _, w := range m.wires {
+			to := m.nodes[w.to-1]
+			if w.at > m.now || to.asleep > m.now {
 				keep = append(keep, w)
 				continue
 			}
-			to.shares.Receive(v.now, w.from, &w.report)
+			to.shares.Receive(m.now, w.from, &w.report)
 		}
-		v.wires = keep
+		m.wires = keep
 		open := 0
-		for _, n := range v.nodes {
-			if n.asleep <= v.now {
-				if (v.now/step+time.Duration(n.id)*7)%10 == 0 {
-					v.beat(n)
+		for _, n := range m.nodes {
+			if n.asleep <= m.now {
+				if (m.now/step+time.Duration(n.id)*7)%10 == 0 {
+					m.beat(n)
 				}
-				for !n.lacks && n.held(v.now) < n.shares.Concurrency(v.topic, v.topic.Policy.Concurrency, v.now) {
-					n.open = append(n.open, v.now+time.Duration(v.random.Int64N(int64(2*time.Second))))
+				for !n.lacks && n.held(m.now) < n.shares.Concurrency(m.topic, m.topic.Policy.Concurrency, m.now) {
+					n.open = append(n.open, m.now+time.Duration(m.random.Int64N(int64(2*time.Second))))
 					taken[n.id]++
 				}
 			}
-			open += n.held(v.now)
+			open += n.held(m.now)
 		}
-		if open > v.topic.Policy.Concurrency {
-			v.t.Fatalf("%d leases of %d at %s: %s", open, v.topic.Policy.Concurrency, v.now, v.describe())
+		if open > m.topic.Policy.Concurrency {
+			m.t.Fatalf("%d leases of %d at %s: %s", open, m.topic.Policy.Concurrency, m.now, m.describe())
 		}
 	}
 	return taken
 }
 
-func (v *limitModel) describe() (text string) {
-	for _, n := range v.nodes {
-		p := n.shares.parts[v.topic.ID]
+func (m *limitModel) describe() (text string) {
+	for _, n := range m.nodes {
+		p := n.shares.parts[m.topic.ID]
 		if p == nil {
 			p = &part{}
 		}
-		text += fmt.Sprintf("\nnode %d holds %d, knows %v: %+v", n.id, n.held(v.now), n.leads, *p)
+		text += fmt.Sprintf("\nnode %d holds %d, knows %v: %+v", n.id, n.held(m.now), n.leads, *p)
 	}
 	return text
 }
@@ -433,15 +433,15 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 }
 
 // quiet is beats of all, which come at once, and so much time in which nobody takes anything.
-func (v *limitModel) quiet(d time.Duration) {
-	for _, n := range v.nodes {
-		v.beat(n)
+func (m *limitModel) quiet(d time.Duration) {
+	for _, n := range m.nodes {
+		m.beat(n)
 	}
-	for _, w := range v.wires {
-		v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
+	for _, w := range m.wires {
+		m.nodes[w.to-1].shares.Receive(m.now, w.from, &w.report)
 	}
-	v.wires = nil
-	v.now += d
+	m.wires = nil
+	m.now += d
 }
 
 // TestSharesThroughTrouble: with any beliefs of each other, nodes together keep to the limit; and

@@ -300,9 +300,9 @@ type libraryLog struct {
 var _ io.Writer = libraryLog{}
 
 // Write is called under the library's locks.
-func (w libraryLog) Write(line []byte) (int, error) {
-	if n := explain(string(line)); n.level > slog.LevelDebug || w.debug() {
-		w.events.queueNotice(n)
+func (l libraryLog) Write(line []byte) (int, error) {
+	if n := explain(string(line)); n.level > slog.LevelDebug || l.debug() {
+		l.events.queueNotice(n)
 	}
 	return len(line), nil
 }

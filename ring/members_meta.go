@@ -103,7 +103,7 @@ func checkMember(v Member) error {
 
 // node is the part of a member that the cluster keeps. A version that is too long to be gossiped is
 // cut.
-func (v Member) node() Node {
-	return Node{ID: v.ID, Name: v.Name, HTTP: v.HTTP, Peer: v.Peer, Gossip: v.Gossip, Zone: v.Zone,
-		Version: v.Version[:min(len(v.Version), metaMaxVersion)], Starts: v.Starts, Level: v.Level}
+func (m Member) node() Node {
+	return Node{ID: m.ID, Name: m.Name, HTTP: m.HTTP, Peer: m.Peer, Gossip: m.Gossip, Zone: m.Zone,
+		Version: m.Version[:min(len(m.Version), metaMaxVersion)], Starts: m.Starts, Level: m.Level}
 }

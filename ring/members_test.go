@@ -78,21 +78,21 @@ func joining(others ...*villager) func(*MembersConfig) {
 }
 
 // stop ends it the orderly way and waits; the second time it does nothing.
-func (p *villager) stop(t *testing.T) {
-	if p.cancel == nil {
+func (v *villager) stop(t *testing.T) {
+	if v.cancel == nil {
 		return
 	}
-	p.cancel()
-	p.cancel = nil
-	if err := <-p.done; err != nil {
+	v.cancel()
+	v.cancel = nil
+	if err := <-v.done; err != nil {
 		t.Errorf("run: %v", err)
 	}
 }
 
 // crash ends it without a word.
-func (p *villager) crash(t *testing.T) {
-	p.gossip.shutdown()
-	p.stop(t)
+func (v *villager) crash(t *testing.T) {
+	v.gossip.shutdown()
+	v.stop(t)
 }
 
 // until waits for news until the condition holds.
@@ -109,9 +109,9 @@ func (v *village) until(what string, holds func() bool) {
 }
 
 // sees describes a list: "1 2+ 3-" is 1 alive, 2 left, 3 dead.
-func (p *villager) sees() string {
+func (v *villager) sees() string {
 	var out []string
-	for _, m := range p.List() {
+	for _, m := range v.List() {
 		out = append(out, fmt.Sprint(m.ID)+map[MemberState]string{MemberAlive: "", MemberLeft: "+", MemberDead: "-"}[m.State])
 	}
 	return strings.Join(out, " ")
@@ -124,8 +124,8 @@ func (v *village) untilSees(want string, all ...*villager) {
 	}
 }
 
-func (p *villager) knows(id uint64) Member {
-	for _, m := range p.List() {
+func (v *villager) knows(id uint64) Member {
+	for _, m := range v.List() {
 		if m.ID == id {
 			return m
 		}

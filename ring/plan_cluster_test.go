@@ -56,24 +56,24 @@ func newSettlement(t *testing.T, seed uint64, founders, shards, replicas int) *f
 }
 
 // see has nodes that are there look at rows, and make their replicas as a host does.
-func (tw *fakeCluster) see(chance float64) {
-	for _, row := range tw.s.Rows() {
-		if tw.first[row.Group] == nil { // a shard is divided
-			tw.first[row.Group], tw.conf[row.Group], tw.made[row.Group] = row.Replicas, row.Replicas, map[uint64]bool{}
+func (fc *fakeCluster) see(chance float64) {
+	for _, row := range fc.s.Rows() {
+		if fc.first[row.Group] == nil { // a shard is divided
+			fc.first[row.Group], fc.conf[row.Group], fc.made[row.Group] = row.Replicas, row.Replicas, map[uint64]bool{}
 		}
-		if row.Unmoved && !sameNodes(row.Founders(), tw.first[row.Group]) {
-			tw.t.Fatalf("%+v has forgotten some of its founders %+v", row, tw.first[row.Group])
+		if row.Unmoved && !sameNodes(row.Founders(), fc.first[row.Group]) {
+			fc.t.Fatalf("%+v has forgotten some of its founders %+v", row, fc.first[row.Group])
 		}
-		host, made := row.ForHost(), tw.made[row.Group]
+		host, made := row.ForHost(), fc.made[row.Group]
 		founders := host.Founders
 		if row.Epoch == 1 {
 			founders = host.Members
 		}
 		isFounder := func(m placement.Member) bool { return slices.Contains(founders, m) }
 		for _, m := range slices.Concat(host.Members, founders) {
-			if _, there := made[m.Replica]; !there && tw.alive(m.Node) && tw.rng.Float64() <= chance {
+			if _, there := made[m.Replica]; !there && fc.alive(m.Node) && fc.rng.Float64() <= chance {
 				made[m.Replica] = isFounder(m)
-				if _, there := onNode(tw.conf[host.From], m.Node); host.From != 0 && !there {
+				if _, there := onNode(fc.conf[host.From], m.Node); host.From != 0 && !there {
 					made[m.Replica] = false // it has nothing to be made of
 				}
 			}
@@ -83,71 +83,71 @@ func (tw *fakeCluster) see(chance float64) {
 
 // leads says whether the group can have a leader: most of its members are there and have their
 // replicas, and one knows of the beginnings.
-func (tw *fakeCluster) leads(group timer.ShardID) bool {
+func (fc *fakeCluster) leads(group timer.ShardID) bool {
 	if group == MetaGroup {
-		return tw.most(tw.conf[group], 0)
+		return fc.most(fc.conf[group], 0)
 	}
-	begun := tw.lived[group]
-	for _, r := range tw.conf[group] {
-		begun = begun || tw.made[group][r.ID] && tw.alive(r.Node)
+	begun := fc.lived[group]
+	for _, r := range fc.conf[group] {
+		begun = begun || fc.made[group][r.ID] && fc.alive(r.Node)
 	}
-	leads := begun && tw.mostMade(group, tw.conf[group])
-	tw.lived[group] = tw.lived[group] || leads
+	leads := begun && fc.mostMade(group, fc.conf[group])
+	fc.lived[group] = fc.lived[group] || leads
 	return leads
 }
 
 // mostMade: most of these nodes are alive and have made their replicas.
-func (tw *fakeCluster) mostMade(group timer.ShardID, replicas []Replica) bool {
+func (fc *fakeCluster) mostMade(group timer.ShardID, replicas []Replica) bool {
 	made := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool {
-		_, there := tw.made[group][r.ID]
-		return !there || !tw.alive(r.Node)
+		_, there := fc.made[group][r.ID]
+		return !there || !fc.alive(r.Node)
 	})
 	return 2*len(made) > len(replicas)
 }
 
-func (tw *fakeCluster) do(c Command) Reply {
-	tw.t.Helper()
-	r := tw.s.applied(tw.nowMs, c.Encode())
+func (fc *fakeCluster) do(c Command) Reply {
+	fc.t.Helper()
+	r := fc.s.applied(fc.nowMs, c.Encode())
 	if r.Err != nil {
-		tw.t.Fatalf("%+v: %v", c, r.Err)
+		fc.t.Fatalf("%+v: %v", c, r.Err)
 	}
 	return r
 }
 
-func (tw *fakeCluster) join(id uint64, zone string) {
+func (fc *fakeCluster) join(id uint64, zone string) {
 	n := node(id)
 	n.Zone = zone
-	tw.do(Command{Verb: Register, Node: &n})
+	fc.do(Command{Verb: Register, Node: &n})
 }
 
-func (tw *fakeCluster) alive(id uint64) bool {
-	n, ok := tw.s.Node(id)
-	_, down := tw.down[id]
+func (fc *fakeCluster) alive(id uint64) bool {
+	n, ok := fc.s.Node(id)
+	_, down := fc.down[id]
 	return ok && n.State != NodeRemoved && !down
 }
 
-func (tw *fakeCluster) facts() Observations {
-	f := Observations{NowMs: tw.nowMs, Nodes: map[uint64]NodeFacts{}, Bytes: tw.bytes, MoveRate: tw.rate}
-	for _, n := range tw.s.Nodes() {
-		facts := NodeFacts{Alive: tw.alive(n.ID)}
+func (fc *fakeCluster) facts() Observations {
+	f := Observations{NowMs: fc.nowMs, Nodes: map[uint64]NodeFacts{}, Bytes: fc.bytes, MoveRate: fc.rate}
+	for _, n := range fc.s.Nodes() {
+		facts := NodeFacts{Alive: fc.alive(n.ID)}
 		if !facts.Alive {
-			facts.DownForMs = tw.nowMs - tw.down[n.ID]
+			facts.DownForMs = fc.nowMs - fc.down[n.ID]
 		}
-		if tw.unfit[n.ID] {
+		if fc.unfit[n.ID] {
 			facts.Unfit = "its clock is off"
 		}
 		f.Nodes[n.ID] = facts
 	}
 	f.Leaders = map[timer.ShardID]uint64{}
-	for _, row := range tw.s.Rows() {
-		for _, r := range tw.conf[row.Group] {
-			if f.Leaders[row.Group] == 0 && tw.alive(r.Node) {
+	for _, row := range fc.s.Rows() {
+		for _, r := range fc.conf[row.Group] {
+			if f.Leaders[row.Group] == 0 && fc.alive(r.Node) {
 				f.Leaders[row.Group] = r.Node
 			}
 		}
 	}
-	for _, r := range tw.wrong {
-		if slices.ContainsFunc(tw.conf[r.Group], func(o Replica) bool { return o.ID == r.Replica }) && tw.alive(NodeOfReplica(r.Replica)) {
+	for _, r := range fc.wrong {
+		if slices.ContainsFunc(fc.conf[r.Group], func(o Replica) bool { return o.ID == r.Replica }) && fc.alive(NodeOfReplica(r.Replica)) {
 			f.Wrong = append(f.Wrong, r)
 		}
 	}
@@ -155,109 +155,109 @@ func (tw *fakeCluster) facts() Observations {
 }
 
 // most: a majority of those that vote are alive, one aside.
-func (tw *fakeCluster) most(replicas []Replica, aside uint64) bool {
+func (fc *fakeCluster) most(replicas []Replica, aside uint64) bool {
 	live, all := 0, 0
 	for _, r := range replicas {
 		if !r.Learner {
 			all++
-			live += boolInt(r.Node != aside && tw.alive(r.Node))
+			live += boolInt(r.Node != aside && fc.alive(r.Node))
 		}
 	}
 	return 2*live > all
 }
 
 // settle lets groups come to their rows, some of those that can at a time.
-func (tw *fakeCluster) settle(chance float64) {
-	for _, row := range tw.s.Rows() {
-		if row.Settled || tw.rng.Float64() > chance {
+func (fc *fakeCluster) settle(chance float64) {
+	for _, row := range fc.s.Rows() {
+		if row.Settled || fc.rng.Float64() > chance {
 			continue
 		}
-		had := tw.conf[row.Group]
-		ready := tw.leads(row.Group) && tw.most(row.Replicas, 0) && (row.Group == MetaGroup || tw.mostMade(row.Group, row.Replicas))
+		had := fc.conf[row.Group]
+		ready := fc.leads(row.Group) && fc.most(row.Replicas, 0) && (row.Group == MetaGroup || fc.mostMade(row.Group, row.Replicas))
 		fresh := 0
 		for _, r := range row.Replicas {
 			if !slices.ContainsFunc(had, func(o Replica) bool { return o.ID == r.ID }) {
-				_, made := tw.made[row.Group][r.ID]
+				_, made := fc.made[row.Group][r.ID]
 				// A voter first catches up; one that is to learn only is taken in whether it is
 				// there or not.
-				ready = ready && (r.Learner || tw.alive(r.Node) && (made || row.Group == MetaGroup))
+				ready = ready && (r.Learner || fc.alive(r.Node) && (made || row.Group == MetaGroup))
 				fresh++
 			}
 		}
 		if !ready {
 			continue
 		}
-		tw.conf[row.Group] = row.Replicas
+		fc.conf[row.Group] = row.Replicas
 		if row.Group != MetaGroup {
-			tw.moved += fresh
+			fc.moved += fresh
 		}
-		tw.do(Command{Verb: Reconciled, Group: row.Group, Epoch: row.Epoch})
+		fc.do(Command{Verb: Reconciled, Group: row.Group, Epoch: row.Epoch})
 	}
 }
 
 // step is a second: a plan, of which every command must be one that the state takes, and the steps
 // of the groups meanwhile.
-func (tw *fakeCluster) step(chance float64) (idle bool) {
-	tw.nowMs += 1000
-	commands, moves := Plan(tw.s.View(), tw.facts(), &tw.rings)
-	tw.checkMoving(commands)
+func (fc *fakeCluster) step(chance float64) (idle bool) {
+	fc.nowMs += 1000
+	commands, moves := Plan(fc.s.View(), fc.facts(), &fc.rings)
+	fc.checkMoving(commands)
 	for _, c := range commands {
 		if c.Verb == Place {
-			tw.checkPlace(c)
+			fc.checkPlace(c)
 		}
-		if tw.lossy && tw.rng.IntN(3) == 0 {
+		if fc.lossy && fc.rng.IntN(3) == 0 {
 			continue
 		}
-		tw.do(c)
+		fc.do(c)
 	}
-	tw.see(chance)
-	tw.settle(chance)
+	fc.see(chance)
+	fc.settle(chance)
 	return len(commands) == 0 && !moves.Joining
 }
 
 // checkPlace: one replica at a time, and no live one less but where that was asked for.
-func (tw *fakeCluster) checkPlace(c Command) {
-	tw.t.Helper()
-	row, _ := tw.s.Row(c.Group)
+func (fc *fakeCluster) checkPlace(c Command) {
+	fc.t.Helper()
+	row, _ := fc.s.Row(c.Group)
 	if !row.Settled && !c.Force {
-		tw.t.Fatalf("%+v touches a row that moves: %+v", c, row)
+		fc.t.Fatalf("%+v touches a row that moves: %+v", c, row)
 	}
-	_, _, replicas := tw.s.Cluster()
+	_, _, replicas := fc.s.Cluster()
 	// Fewer are wanted than there are.
 	lost, came, liveLost, asked := 0, 0, 0, len(row.Nodes()) > replicas
 	for _, r := range row.Replicas {
 		if now, ok := onNode(c.To, r.Node); !ok || now.Learner && !r.Learner {
 			lost++
-			n, _ := tw.s.Node(r.Node)
-			asked = asked || n.State != NodeMember || slices.Contains(tw.wrong, placement.WrongReplica{Group: c.Group, Replica: r.ID})
-			liveLost += boolInt(tw.alive(r.Node) && !(c.Force && isNew(&row, r)))
+			n, _ := fc.s.Node(r.Node)
+			asked = asked || n.State != NodeMember || slices.Contains(fc.wrong, placement.WrongReplica{Group: c.Group, Replica: r.ID})
+			liveLost += boolInt(fc.alive(r.Node) && !(c.Force && isNew(&row, r)))
 		}
 	}
 	for _, r := range c.To {
 		if was, ok := onNode(row.Replicas, r.Node); !ok || was.Learner && !r.Learner {
 			came++
-			liveLost -= boolInt(tw.alive(r.Node))
+			liveLost -= boolInt(fc.alive(r.Node))
 		}
 	}
 	if lost > 1 || came > 1 {
-		tw.t.Fatalf("%+v changes more than one replica of %+v", c, row)
+		fc.t.Fatalf("%+v changes more than one replica of %+v", c, row)
 	}
 	if shrinks := c.Group == MetaGroup && lost > came; liveLost > 0 && !asked && !shrinks {
-		tw.t.Fatalf("%+v leaves fewer live replicas than %+v", c, row)
+		fc.t.Fatalf("%+v leaves fewer live replicas than %+v", c, row)
 	}
-	if before, after := tw.most(row.Replicas, 0), tw.most(c.To, 0); before && !after {
-		tw.t.Fatalf("%+v has no live majority, %+v had", c, row)
+	if before, after := fc.most(row.Replicas, 0), fc.most(c.To, 0); before && !after {
+		fc.t.Fatalf("%+v has no live majority, %+v had", c, row)
 	}
 }
 
 // checkMoving: each move that a plan starts finds room at both of its ends, beside those that are
 // under way and those that the plan starts before it. Rows that have lost their majority do not
 // count, so that those that have come back may be more.
-func (tw *fakeCluster) checkMoving(commands []Command) {
-	tw.t.Helper()
-	p := newPlanner(tw.s.View(), tw.facts(), &tw.rings)
+func (fc *fakeCluster) checkMoving(commands []Command) {
+	fc.t.Helper()
+	p := newPlanner(fc.s.View(), fc.facts(), &fc.rings)
 	for _, c := range commands {
-		row, _ := tw.s.Row(c.Group)
+		row, _ := fc.s.Row(c.Group)
 		if c.Verb != Place || c.Group == MetaGroup || c.Force || sameNodes(row.Replicas, c.To) {
 			continue
 		}
@@ -283,7 +283,7 @@ func (tw *fakeCluster) checkMoving(commands []Command) {
 				continue
 			}
 			if p.budget.full(&out, kind) || to != 0 && p.budget.full(&in, kind) {
-				tw.t.Fatalf("%v %+v begins; node %d sends %+v, node %d receives %+v", kind, c, from, out, to, in)
+				fc.t.Fatalf("%v %+v begins; node %d sends %+v, node %d receives %+v", kind, c, from, out, to, in)
 			}
 		}
 	}
@@ -294,58 +294,58 @@ func sameNodes(a, b []Replica) bool {
 }
 
 // rest goes on until there is nothing to do, and checks that this is where it should be.
-func (tw *fakeCluster) rest() {
-	tw.t.Helper()
+func (fc *fakeCluster) rest() {
+	fc.t.Helper()
 	for range 3000 {
-		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Assignment) bool { return !r.Settled })
-		if tw.step(0.5) && settled {
-			tw.checkRest()
+		settled := !slices.ContainsFunc(fc.s.Rows(), func(r Assignment) bool { return !r.Settled })
+		if fc.step(0.5) && settled {
+			fc.checkRest()
 			return
 		}
 	}
-	tw.t.Fatalf("no rest: %+v\nnodes %+v\nmembers of the meta group %+v\nrows %+v", plan(tw.s.View(), tw.facts()), tw.s.Nodes(), tw.conf[MetaGroup], tw.s.Rows())
+	fc.t.Fatalf("no rest: %+v\nnodes %+v\nmembers of the meta group %+v\nrows %+v", plan(fc.s.View(), fc.facts()), fc.s.Nodes(), fc.conf[MetaGroup], fc.s.Rows())
 }
 
 // checkRest: every row is whole, even, and on nodes that may hold it; the meta group has its
 // voters.
-func (tw *fakeCluster) checkRest() {
-	tw.t.Helper()
-	tw.see(1)
-	for _, r := range tw.s.Rows() {
-		if tw.most(r.Replicas, 0) && !tw.leads(r.Group) {
-			tw.t.Fatalf("there are most of %+v, but the group has no leader", r)
+func (fc *fakeCluster) checkRest() {
+	fc.t.Helper()
+	fc.see(1)
+	for _, r := range fc.s.Rows() {
+		if fc.most(r.Replicas, 0) && !fc.leads(r.Group) {
+			fc.t.Fatalf("there are most of %+v, but the group has no leader", r)
 		}
 	}
 	var may []TargetNode
-	_, _, replicas := tw.s.Cluster()
-	facts := tw.facts()
-	for _, n := range tw.s.Nodes() {
+	_, _, replicas := fc.s.Cluster()
+	facts := fc.facts()
+	for _, n := range fc.s.Nodes() {
 		if n.State == NodeMember && facts.Nodes[n.ID].DownForMs < defaultReplaceAfterMs {
 			may = append(may, TargetNode{ID: n.ID, Zone: n.Zone})
 		}
 		if n.State == NodeDraining {
-			tw.t.Fatalf("%s is still draining; rows %+v", n.Name, tw.s.Rows())
+			fc.t.Fatalf("%s is still draining; rows %+v", n.Name, fc.s.Rows())
 		}
 	}
-	rows := tw.s.Rows()
+	rows := fc.s.Rows()
 	layout := make([][]uint64, 0, len(rows))
 	for _, r := range rows[1:] {
 		layout = append(layout, r.Nodes())
 	}
-	if len(tw.unfit) == 0 {
-		checkBalance(tw.t, layout, may, replicas)
+	if len(fc.unfit) == 0 {
+		checkBalance(fc.t, layout, may, replicas)
 	}
 	if got, want := len(rows[0].Nodes()), MetaVoters(len(may)); got != want {
-		tw.t.Fatalf("%d nodes vote in the meta group, want %d: %+v", got, want, rows[0])
+		fc.t.Fatalf("%d nodes vote in the meta group, want %d: %+v", got, want, rows[0])
 	}
-	for _, n := range tw.s.Nodes() {
+	for _, n := range fc.s.Nodes() {
 		r, ok := rows[0].Replica(n.ID)
 		if !ok || !r.Learner && n.State != NodeMember {
-			tw.t.Fatalf("the meta group on %+v: %+v", n, rows[0])
+			fc.t.Fatalf("the meta group on %+v: %+v", n, rows[0])
 		}
 	}
-	if len(rows[0].Replicas) != len(tw.s.Nodes()) {
-		tw.t.Fatalf("the meta group has a replica too many: %+v", rows[0])
+	if len(rows[0].Replicas) != len(fc.s.Nodes()) {
+		fc.t.Fatalf("the meta group has a replica too many: %+v", rows[0])
 	}
 }
 

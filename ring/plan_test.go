@@ -13,9 +13,9 @@ import (
 	"carillon/timer"
 )
 
-func (tw *fakeCluster) drain(id uint64) {
-	tw.t.Helper()
-	tw.do(Command{Verb: SetState, NodeID: id, State: NodeDraining})
+func (fc *fakeCluster) drain(id uint64) {
+	fc.t.Helper()
+	fc.do(Command{Verb: SetState, NodeID: id, State: NodeDraining})
 }
 
 // TestPlanGrowsAndShrinks: 1 → 3 → 5 → 4 → 3 → 1 nodes, without a copy too many.
@@ -357,65 +357,65 @@ func TestPlanWhileGroupsAreFounded(t *testing.T) {
 
 // event is trouble and some seconds after it, now and then so long that a node that is down counts
 // as lost.
-func (tw *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
-	tw.trouble(t)
+func (fc *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
+	fc.trouble(t)
 	for range rapid.IntRange(0, seconds).Draw(t, "seconds") {
-		tw.step(chance)
+		fc.step(chance)
 	}
 	if rapid.IntRange(0, 5).Draw(t, "long") == 0 {
-		tw.nowMs += defaultReplaceAfterMs
+		fc.nowMs += defaultReplaceAfterMs
 	}
 }
 
 // trouble does one thing to one node. It removes by force only a node that no group misses for its
 // majority.
-func (tw *fakeCluster) trouble(t *rapid.T) {
-	present := tw.s.Nodes()
+func (fc *fakeCluster) trouble(t *rapid.T) {
+	present := fc.s.Nodes()
 	n := present[rapid.IntRange(0, len(present)-1).Draw(t, "node")]
 	switch rapid.SampledFrom([]string{"kill", "kill", "revive", "drain", "resume", "remove", "force", "unfit", "replicas"}).Draw(t, "what") {
 	case "replicas":
-		tw.do(Command{Verb: SetReplicas, Replicas: rapid.IntRange(1, 5).Draw(t, "replicas")})
+		fc.do(Command{Verb: SetReplicas, Replicas: rapid.IntRange(1, 5).Draw(t, "replicas")})
 	case "unfit":
-		if tw.unfit[n.ID] = !tw.unfit[n.ID]; !tw.unfit[n.ID] {
-			delete(tw.unfit, n.ID)
+		if fc.unfit[n.ID] = !fc.unfit[n.ID]; !fc.unfit[n.ID] {
+			delete(fc.unfit, n.ID)
 		}
 	case "kill":
-		if tw.alive(n.ID) {
-			tw.down[n.ID] = tw.nowMs
+		if fc.alive(n.ID) {
+			fc.down[n.ID] = fc.nowMs
 		}
 	case "revive":
-		delete(tw.down, n.ID)
+		delete(fc.down, n.ID)
 	case "drain":
-		tw.s.Apply(tw.nowMs, (&Command{Verb: SetState, NodeID: n.ID, State: NodeDraining}).Encode())
+		fc.s.Apply(fc.nowMs, (&Command{Verb: SetState, NodeID: n.ID, State: NodeDraining}).Encode())
 	case "resume":
-		tw.s.Apply(tw.nowMs, (&Command{Verb: SetState, NodeID: n.ID, State: NodeMember}).Encode())
+		fc.s.Apply(fc.nowMs, (&Command{Verb: SetState, NodeID: n.ID, State: NodeMember}).Encode())
 	case "remove":
 		if n.State == NodeDrained {
-			tw.s.Apply(tw.nowMs, (&Command{Verb: Remove, NodeID: n.ID}).Encode())
+			fc.s.Apply(fc.nowMs, (&Command{Verb: Remove, NodeID: n.ID}).Encode())
 		}
 	case "force":
-		for _, r := range tw.s.Rows() {
-			if !tw.most(tw.conf[r.Group], n.ID) || !tw.most(r.Replicas, n.ID) {
+		for _, r := range fc.s.Rows() {
+			if !fc.most(fc.conf[r.Group], n.ID) || !fc.most(r.Replicas, n.ID) {
 				return
 			}
 		}
-		tw.s.Apply(tw.nowMs, (&Command{Verb: Remove, NodeID: n.ID, Force: true}).Encode())
+		fc.s.Apply(fc.nowMs, (&Command{Verb: Remove, NodeID: n.ID, Force: true}).Encode())
 	}
 }
 
 // restZoned is rest where zones may forbid balance: only that it ends, and that nothing is then
 // left to do.
-func (tw *fakeCluster) restZoned() {
+func (fc *fakeCluster) restZoned() {
 	for range 3000 {
-		settled := !slices.ContainsFunc(tw.s.Rows(), func(r Assignment) bool { return !r.Settled })
-		if tw.step(0.5) && settled {
-			if !tw.step(1) {
-				tw.t.Fatalf("it was not at rest")
+		settled := !slices.ContainsFunc(fc.s.Rows(), func(r Assignment) bool { return !r.Settled })
+		if fc.step(0.5) && settled {
+			if !fc.step(1) {
+				fc.t.Fatalf("it was not at rest")
 			}
 			return
 		}
 	}
-	tw.t.Fatalf("no rest: %+v\nrows %+v", plan(tw.s.View(), tw.facts()), tw.s.Rows())
+	fc.t.Fatalf("no rest: %+v\nrows %+v", plan(fc.s.View(), fc.facts()), fc.s.Rows())
 }
 
 // BenchmarkPlan: a plan is made every second on one node.

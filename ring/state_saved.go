@@ -85,57 +85,57 @@ func (s *State) BeginSave() timer.Saving {
 	return v
 }
 
-func (v *saving) Hash() uint64 { return v.hash }
+func (s *saving) Hash() uint64 { return s.hash }
 
-func (v *saving) Held() int64 { return int64(v.buf.Cap()) }
+func (s *saving) Held() int64 { return int64(s.buf.Cap()) }
 
-func (v *saving) Sound() bool { return v.sums == v.want }
+func (s *saving) Sound() bool { return s.sums == s.want }
 
 // Abort implements timer.Saving: nothing is held.
-func (v *saving) Abort() {}
+func (s *saving) Abort() {}
 
-func (v *saving) Next(dst []byte, budget int) (out []byte, done bool) {
-	v.buf.Reset()
-	for !done && (v.buf.Len() == 0 || v.buf.Len() < budget) {
+func (s *saving) Next(dst []byte, budget int) (out []byte, done bool) {
+	s.buf.Reset()
+	for !done && (s.buf.Len() == 0 || s.buf.Len() < budget) {
 		var line any
-		if line, done = v.line(); line == nil {
+		if line, done = s.line(); line == nil {
 			continue
 		}
-		if err := v.lines.Encode(line); err != nil {
+		if err := s.lines.Encode(line); err != nil {
 			panic(fmt.Sprintf("ring: encode state: %v", err)) // plain data: cannot happen
 		}
 	}
-	return append(dst, v.buf.Bytes()...), done
+	return append(dst, s.buf.Bytes()...), done
 }
 
 // line is the next line; nil: none of that kind is left.
-func (v *saving) line() (line any, last bool) {
-	switch v.stage {
+func (s *saving) line() (line any, last bool) {
+	switch s.stage {
 	case 0:
-		line = v.head
-		v.stage++
+		line = s.head
+		s.stage++
 	case 1:
-		if t := v.topics.next(); t != nil {
-			v.sums.topics += hashTopic(t)
+		if t := s.topics.next(); t != nil {
+			s.sums.topics += hashTopic(t)
 			return savedItem{Topic: t}, false
 		}
-		v.stage++
+		s.stage++
 	case 2:
-		if len(v.nodes) > 0 {
-			v.sums.nodes += hashNode(&v.nodes[0])
-			line, v.nodes = savedItem{Node: &v.nodes[0]}, v.nodes[1:]
+		if len(s.nodes) > 0 {
+			s.sums.nodes += hashNode(&s.nodes[0])
+			line, s.nodes = savedItem{Node: &s.nodes[0]}, s.nodes[1:]
 			return line, false
 		}
-		v.stage++
+		s.stage++
 	case 3:
-		if len(v.rows) > 0 {
-			v.sums.rows += hashRow(&v.rows[0])
-			line, v.rows = savedItem{Row: &v.rows[0]}, v.rows[1:]
+		if len(s.rows) > 0 {
+			s.sums.rows += hashRow(&s.rows[0])
+			line, s.rows = savedItem{Row: &s.rows[0]}, s.rows[1:]
 			return line, false
 		}
-		v.stage++
+		s.stage++
 	default:
-		return savedItem{End: &savedEnd{v.hash}}, true
+		return savedItem{End: &savedEnd{s.hash}}, true
 	}
 	return line, false
 }

@@ -13,39 +13,39 @@ import (
 )
 
 // openState calls OpenState until the state is available.
-func (r *hostHarness) openState(index uint64) *State {
-	r.t.Helper()
+func (h *hostHarness) openState(index uint64) *State {
+	h.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		var got *State
-		r.blocking(func() {
+		h.blocking(func() {
 			var err error
-			if got, err = r.host.OpenState(1, index); err != nil {
-				r.t.Error(err)
+			if got, err = h.host.OpenState(1, index); err != nil {
+				h.t.Error(err)
 			}
 		})
 		if got != nil {
 			return got
 		}
-		r.pass(50 * time.Millisecond)
+		h.pass(50 * time.Millisecond)
 		// The file is written in the background.
-		if r.host.jobs.Load() > 0 {
+		if h.host.jobs.Load() > 0 {
 			select {
-			case <-r.host.workers[0].box.wake:
+			case <-h.host.workers[0].box.wake:
 			case <-time.After(5 * time.Millisecond):
 			}
-			r.settle()
+			h.settle()
 		}
 	}
-	r.t.Fatal("the state does not come")
+	h.t.Fatal("the state does not come")
 	return nil
 }
 
-func (r *hostHarness) confirm() (index uint64) {
-	r.t.Helper()
-	r.blocking(func() {
+func (h *hostHarness) confirm() (index uint64) {
+	h.t.Helper()
+	h.blocking(func() {
 		var err error
-		if index, err = r.host.Confirm(1); err != nil {
-			r.t.Error(err)
+		if index, err = h.host.Confirm(1); err != nil {
+			h.t.Error(err)
 		}
 	})
 	return index

@@ -15,11 +15,11 @@ import (
 // receiver's worker is quick, or called another node.
 
 // running returns a running call of a timer of topic 1, and its receipt.
-func (r *hostHarness) running() (*fakeCall, timer.PulledTimer) {
-	r.t.Helper()
-	r.add("a", 0)
-	r.pass(time.Millisecond)
-	c := r.one()
+func (h *hostHarness) running() (*fakeCall, timer.PulledTimer) {
+	h.t.Helper()
+	h.add("a", 0)
+	h.pass(time.Millisecond)
+	c := h.one()
 	return c, timer.PulledTimer{Handle: c.Job.Handle, Timer: &timer.Timer{ID: "a", Seq: c.Job.Seq, Fence: c.Job.Fence}}
 }
 

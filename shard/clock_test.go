@@ -65,14 +65,14 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 }
 
 // pullOf pulls one timer of a topic from shard 1.
-func (r *hostHarness) pullOf(topic timer.TopicID) (out []timer.PulledTimer) {
-	r.t.Helper()
-	r.host.SubmitPull(1, topic, 1, 0, func(list []timer.PulledTimer, err error) {
+func (h *hostHarness) pullOf(topic timer.TopicID) (out []timer.PulledTimer) {
+	h.t.Helper()
+	h.host.SubmitPull(1, topic, 1, 0, func(list []timer.PulledTimer, err error) {
 		if out = list; err != nil {
-			r.t.Error(err)
+			h.t.Error(err)
 		}
 	})
-	r.settle()
+	h.settle()
 	return out
 }
 
@@ -195,8 +195,8 @@ func clockHarness(t *testing.T, off time.Duration) *hostHarness {
 }
 
 // debounce postpones a timer by a minute from now, to at most ten minutes after the first add.
-func (r *hostHarness) debounce(id string) {
-	r.do(timer.Command{Kind: timer.Add, ID: id, Merge: timer.MergeDebounce, MaxWaitMs: 600_000, Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
+func (h *hostHarness) debounce(id string) {
+	h.do(timer.Command{Kind: timer.Add, ID: id, Merge: timer.MergeDebounce, MaxWaitMs: 600_000, Spec: &timer.Spec{DueMs: h.clock.wallMs + 60_000}})
 }
 
 // TestShardClockIsSetBack: a shard's clock that ran ahead is corrected by the first leader with a

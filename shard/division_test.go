@@ -33,8 +33,8 @@ func blockHere(cfg *Config) {
 }
 
 // shardOfID is the shard that a timer of topic 1 belongs to, if there are so many.
-func (r *hostHarness) shardOfID(id string, of int) timer.ShardID {
-	return timer.ShardOf(r.topics[1], id, of)
+func (h *hostHarness) shardOfID(id string, of int) timer.ShardID {
+	return timer.ShardOf(h.topics[1], id, of)
 }
 
 // begin divides the shard, up to where the child serves.

@@ -52,43 +52,43 @@ func withFakePeers(t *testing.T, mute bool, change func(*Config)) (*hostHarness,
 }
 
 // leads makes the harness win shard 1's election.
-func (c *fakePeers) leads() {
-	c.r.t.Helper()
-	for n := 0; !c.r.host.group(1).serving; n++ {
+func (p *fakePeers) leads() {
+	p.r.t.Helper()
+	for n := 0; !p.r.host.group(1).serving; n++ {
 		if n > 100 {
-			c.r.t.Fatal("the shard has no leader")
+			p.r.t.Fatal("the shard has no leader")
 		}
-		c.r.pass(tickInterval)
+		p.r.pass(tickInterval)
 	}
 }
 
 // Send implements Peers.
-func (c *fakePeers) Send(node uint64, frame []byte) {
-	c.r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
-		if c.only == 0 || id == c.only { // the meta group may hold an election meanwhile
-			c.sent = append(c.sent, m)
+func (p *fakePeers) Send(node uint64, frame []byte) {
+	p.r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
+		if p.only == 0 || id == p.only { // the meta group may hold an election meanwhile
+			p.sent = append(p.sent, m)
 		}
-		if a := agreement(m); a != nil && !c.mute && !(c.hung && m.GetType() != pb.MsgHeartbeat) {
-			c.say(id, a)
+		if a := agreement(m); a != nil && !p.mute && !(p.hung && m.GetType() != pb.MsgHeartbeat) {
+			p.say(id, a)
 		}
 	})
 	eachPart(frame, func(kind byte, id timer.ShardID, body []byte) {
-		if kind == termQuestion && (c.only == 0 || id == c.only) {
-			c.questions = append(c.questions, slices.Clone(body))
+		if kind == termQuestion && (p.only == 0 || id == p.only) {
+			p.questions = append(p.questions, slices.Clone(body))
 		}
 		switch {
-		case kind == termQuestion && !c.mute:
-			c.answerTerm(node, id, body)
-		case kind == termAnswer && c.onAnswer != nil:
-			c.onAnswer()
+		case kind == termQuestion && !p.mute:
+			p.answerTerm(node, id, body)
+		case kind == termAnswer && p.onAnswer != nil:
+			p.onAnswer()
 		}
 	})
 }
 
 // answerTerm has a voter answer that it is in the term that it was asked about.
-func (c *fakePeers) answerTerm(node uint64, id timer.ShardID, question []byte) {
+func (p *fakePeers) answerTerm(node uint64, id timer.ShardID, question []byte) {
 	frame := binary.AppendUvarint([]byte{frameVersion, termAnswer}, uint64(id))
-	c.r.host.Deliver(node, append(binary.LittleEndian.AppendUint32(frame, uint32(len(question))), question...))
+	p.r.host.Deliver(node, append(binary.LittleEndian.AppendUint32(frame, uint32(len(question))), question...))
 }
 
 // eachPart calls f with the messages in a frame.
@@ -104,31 +104,31 @@ func eachPart(frame []byte, f func(kind byte, id timer.ShardID, body []byte)) {
 }
 
 // eachMessage decodes the raft messages in a frame.
-func (r *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Message)) {
+func (h *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Message)) {
 	eachPart(frame, func(kind byte, id timer.ShardID, body []byte) {
 		if kind != raftMessage {
 			return
 		}
 		m, err := raftlog.DecodeMessage(body)
 		if err != nil {
-			r.t.Fatal(err)
+			h.t.Fatal(err)
 		}
 		f(id, m)
 	})
 }
 
 // SendSnapshot implements Peers.
-func (c *fakePeers) SendSnapshot(_ uint64, s *SnapshotStream) { c.streams = append(c.streams, s) }
+func (p *fakePeers) SendSnapshot(_ uint64, s *SnapshotStream) { p.streams = append(p.streams, s) }
 
 // say delivers a message from a peer.
-func (c *fakePeers) say(id timer.ShardID, m *pb.Message) { c.r.hearOf(id, m) }
+func (p *fakePeers) say(id timer.ShardID, m *pb.Message) { p.r.hearOf(id, m) }
 
 // hearOf delivers a raft message to the host.
-func (r *hostHarness) hearOf(id timer.ShardID, m *pb.Message) {
+func (h *hostHarness) hearOf(id timer.ShardID, m *pb.Message) {
 	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
 	body := raftlog.AppendMessage(nil, m)
 	frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)
-	r.host.Deliver(nodeOf(m.GetFrom()), frame)
+	h.host.Deliver(nodeOf(m.GetFrom()), frame)
 }
 
 // agreement returns the response of a peer that is up to date and agrees; nil: no response is due.
@@ -281,8 +281,8 @@ func TestHeartbeatsLeaveTogether(t *testing.T) {
 }
 
 // count returns how many messages of a type were sent.
-func (c *fakePeers) count(of pb.MessageType) (n int) {
-	for _, m := range c.sent {
+func (p *fakePeers) count(of pb.MessageType) (n int) {
+	for _, m := range p.sent {
 		if m.GetType() == of {
 			n++
 		}

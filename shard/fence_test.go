@@ -21,13 +21,13 @@ type fencing struct {
 	then      []func(error)
 }
 
-func (p *fencing) Restarted(owner table.Incarnation) bool { return p.restarted[owner] }
-func (p *fencing) Fence(owner table.Incarnation, then func(error)) {
-	p.asked, p.then = append(p.asked, owner), append(p.then, then)
+func (f *fencing) Restarted(owner table.Incarnation) bool { return f.restarted[owner] }
+func (f *fencing) Fence(owner table.Incarnation, then func(error)) {
+	f.asked, f.then = append(f.asked, owner), append(f.then, then)
 }
 
 // answer is the meta group's to the last request.
-func (p *fencing) answer(err error) { p.then[len(p.then)-1](err) }
+func (f *fencing) answer(err error) { f.then[len(f.then)-1](err) }
 
 // fullLease is how long a lease lasts by the default policy.
 const fullLease = 10*time.Second + scheduler.CallMargin + scheduler.MaxLookAhead

@@ -8,11 +8,11 @@ import (
 	"carillon/timer"
 )
 
-func (r *hostHarness) fire(id string) *timer.Timer {
-	r.t.Helper()
-	got := r.do(timer.Command{Kind: timer.Fire, ID: id})
+func (h *hostHarness) fire(id string) *timer.Timer {
+	h.t.Helper()
+	got := h.do(timer.Command{Kind: timer.Fire, ID: id})
 	if got.Code != timer.OK {
-		r.t.Fatalf("fire %s: %d", id, got.Code)
+		h.t.Fatalf("fire %s: %d", id, got.Code)
 	}
 	return got.Timer
 }
@@ -166,11 +166,11 @@ func TestFireByAClockThatWasAhead(t *testing.T) {
 }
 
 // wantWait checks why the timer of a number among those of its id waits.
-func (r *hostHarness) wantWait(id string, seq uint64, want timer.Wait) {
-	r.t.Helper()
-	got := r.scheduler().Standing(r.table().Named(1, []byte(id), seq))
+func (h *hostHarness) wantWait(id string, seq uint64, want timer.Wait) {
+	h.t.Helper()
+	got := h.scheduler().Standing(h.table().Named(1, []byte(id), seq))
 	if got.Wait != want {
-		r.t.Errorf("%s of number %d waits for %q, %q", id, seq, got.For, got.On)
+		h.t.Errorf("%s of number %d waits for %q, %q", id, seq, got.For, got.On)
 	}
 }
 

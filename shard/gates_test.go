@@ -264,11 +264,11 @@ func TestI16FairBetweenTopics(t *testing.T) {
 	}
 }
 
-func (r *hostHarness) mustSubmit(cmd timer.Command) *pending {
-	r.t.Helper()
-	p, err := r.submit(1, cmd)
+func (h *hostHarness) mustSubmit(cmd timer.Command) *pending {
+	h.t.Helper()
+	p, err := h.submit(1, cmd)
 	if err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	return p
 }

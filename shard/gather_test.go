@@ -34,20 +34,20 @@ func submitAdds(r *hostHarness, name string, n int) (adds []*pending) {
 }
 
 // agree has both peers agree to all that they were sent so far.
-func (c *fakePeers) agree() {
-	sent := c.sent
-	c.sent = nil
+func (p *fakePeers) agree() {
+	sent := p.sent
+	p.sent = nil
 	for _, m := range sent {
 		if a := agreement(m); a != nil {
-			c.say(1, a)
+			p.say(1, a)
 		}
 	}
-	c.r.settle()
+	p.r.settle()
 }
 
 // appends are the appends to shard 1 that were sent, with entries and without.
-func (c *fakePeers) appends() (with, without []*pb.Message) {
-	for _, m := range c.sent {
+func (p *fakePeers) appends() (with, without []*pb.Message) {
+	for _, m := range p.sent {
 		switch {
 		case m.GetType() != pb.MsgApp:
 		case len(m.Entries) > 0:

@@ -192,7 +192,7 @@ func bubbleHarness(t *testing.T, change func(*Config), run func(r *hostHarness))
 }
 
 // topic sets a topic's policy. The host learns of it by topicsChanged.
-func (r *hostHarness) topic(id timer.TopicID, change func(*timer.Topic)) {
+func (h *hostHarness) topic(id timer.TopicID, change func(*timer.Topic)) {
 	p := timer.DefaultPolicy()
 	p.Callback.URL = fmt.Sprintf("http://receiver-%d/", id)
 	p.Jitter = 0
@@ -200,33 +200,33 @@ func (r *hostHarness) topic(id timer.TopicID, change func(*timer.Topic)) {
 	if change != nil {
 		change(topic)
 	}
-	r.topics[id] = topic
+	h.topics[id] = topic
 }
 
-func (r *hostHarness) topicsChanged() {
-	r.host.TopicsChanged()
-	r.settle()
+func (h *hostHarness) topicsChanged() {
+	h.host.TopicsChanged()
+	h.settle()
 }
 
 // open starts a new process on the disk.
-func (r *hostHarness) open() error {
-	r.starts++
-	r.machine, r.observer, r.failed = &fakeMachine{}, &fakeObserver{}, nil
+func (h *hostHarness) open() error {
+	h.starts++
+	h.machine, h.observer, h.failed = &fakeMachine{}, &fakeObserver{}, nil
 	cfg := Config{
-		Shards: 1, Workers: 1, Node: 7, Incarnation: table.NewIncarnation(7, r.starts), Seed: 1,
-		FS: r.fs, Dir: "data", Clock: r.clock, Topics: r.topics, Dispatcher: r.calls, Machine: r.machine, Observer: r.observer,
-		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
-		Log:    wal.Options{Salt: func() uint64 { return 0x5A17_5A17 }, NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
+		Shards: 1, Workers: 1, Node: 7, Incarnation: table.NewIncarnation(7, h.starts), Seed: 1,
+		FS: h.fs, Dir: "data", Clock: h.clock, Topics: h.topics, Dispatcher: h.calls, Machine: h.machine, Observer: h.observer,
+		Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
+		Log:    wal.Options{Salt: func() uint64 { return 0x5A17_5A17 }, NowMs: func() int64 { return h.clock.wallMs }, Monotonic: func() time.Duration { return h.clock.mono }},
 	}
-	rows := r.rows
+	rows := h.rows
 	if rows == nil {
 		rows = soleRows(2, 7)
 	}
-	if r.starts == 1 {
+	if h.starts == 1 {
 		cfg.Meta = &rows[0]
 	}
-	if r.change != nil {
-		r.change(&cfg)
+	if h.change != nil {
+		h.change(&cfg)
 	}
 	host, err := New(cfg)
 	if err != nil {
@@ -235,12 +235,12 @@ func (r *hostHarness) open() error {
 	if err := host.Open(); err != nil {
 		return err
 	}
-	r.host = host
-	if r.rows == nil {
+	h.host = host
+	if h.rows == nil {
 		rows = soleRows(cfg.Shards+1, cfg.Node)
 	}
 	host.Place(rows)
-	r.settle()
+	h.settle()
 	return nil
 }
 
@@ -252,67 +252,67 @@ func soleRows(groups int, node uint64) (rows []Assignment) {
 	return rows
 }
 
-func (r *hostHarness) mustOpen() {
-	r.t.Helper()
-	if err := r.open(); err != nil {
-		r.t.Fatalf("open: %v\n%s", err, r.log.String())
+func (h *hostHarness) mustOpen() {
+	h.t.Helper()
+	if err := h.open(); err != nil {
+		h.t.Fatalf("open: %v\n%s", err, h.log.String())
 	}
-	for _, g := range r.host.all() {
-		if !g.serving && !g.w.host.draining.Load() && r.failed == nil {
-			r.t.Fatalf("shard %d does not serve", g.shard)
+	for _, g := range h.host.all() {
+		if !g.serving && !g.w.host.draining.Load() && h.failed == nil {
+			h.t.Fatalf("shard %d does not serve", g.shard)
 		}
 	}
 }
 
 // abort ends the process as a crash does: no peer or client is notified.
-func (r *hostHarness) abort() {
-	for _, w := range r.host.workers {
+func (h *hostHarness) abort() {
+	for _, w := range h.host.workers {
 		if w.snapshot != nil {
 			w.snapshot.feed.Abort()
 		}
 	}
-	if r.bubble {
+	if h.bubble {
 		synctest.Wait()
 	}
-	r.calls.died()
+	h.calls.died()
 }
 
 // kill is kill -9: all written data survives, synced or not.
-func (r *hostHarness) kill() {
-	r.abort()
-	r.fs.Kill()
+func (h *hostHarness) kill() {
+	h.abort()
+	h.fs.Kill()
 }
 
 // restart kills the process and starts a new one.
-func (r *hostHarness) restart() {
-	r.t.Helper()
-	r.kill()
-	r.mustOpen()
+func (h *hostHarness) restart() {
+	h.t.Helper()
+	h.kill()
+	h.mustOpen()
 }
 
 // turn runs one turn of each worker and one step of the log.
-func (r *hostHarness) turn() {
-	for _, w := range r.host.workers {
-		if r.bubble && r.host.cfg.Block != nil {
+func (h *hostHarness) turn() {
+	for _, w := range h.host.workers {
+		if h.bubble && h.host.cfg.Block != nil {
 			synctest.Wait() // a client's call has registered to be woken
 		}
-		if r.bubble {
-			r.gate.Shut()
+		if h.bubble {
+			h.gate.Shut()
 		}
 		w.turn()
-		r.gate.Open()
-		if r.bubble && w.snapshot != nil {
+		h.gate.Open()
+		if h.bubble && w.snapshot != nil {
 			synctest.Wait() // the writer has consumed its input
 		}
 	}
-	if r.failed == nil && !r.freeze {
-		_, r.failed = r.host.stream.Step()
+	if h.failed == nil && !h.freeze {
+		_, h.failed = h.host.stream.Step()
 	}
 }
 
-func (r *hostHarness) busy() bool {
-	for _, w := range r.host.workers {
-		if w.box.waiting() > 0 || len(w.again) > 0 || len(w.out.inflight) > 0 && r.failed == nil && !r.freeze {
+func (h *hostHarness) busy() bool {
+	for _, w := range h.host.workers {
+		if w.box.waiting() > 0 || len(w.again) > 0 || len(w.out.inflight) > 0 && h.failed == nil && !h.freeze {
 			return true
 		}
 		if w.untilWake() <= 0 {
@@ -323,38 +323,38 @@ func (r *hostHarness) busy() bool {
 }
 
 // settle runs turns until no work is left at the current time.
-func (r *hostHarness) settle() {
-	r.t.Helper()
-	for n := 0; r.busy(); n++ {
+func (h *hostHarness) settle() {
+	h.t.Helper()
+	for n := 0; h.busy(); n++ {
 		if n > 100_000 {
-			r.t.Fatal("the host does not come to rest")
+			h.t.Fatal("the host does not come to rest")
 		}
-		r.turn()
+		h.turn()
 	}
 }
 
 // pass advances the clock by d, waking the host whenever it asks to be woken.
-func (r *hostHarness) pass(d time.Duration) {
-	r.t.Helper()
-	for end := r.clock.mono + d; ; {
-		r.settle()
-		left := end - r.clock.mono
+func (h *hostHarness) pass(d time.Duration) {
+	h.t.Helper()
+	for end := h.clock.mono + d; ; {
+		h.settle()
+		left := end - h.clock.mono
 		if left <= 0 {
 			return
 		}
 		step := left
-		for _, w := range r.host.workers {
+		for _, w := range h.host.workers {
 			step = min(step, w.untilWake())
 		}
-		r.step(max(step, time.Millisecond))
+		h.step(max(step, time.Millisecond))
 	}
 }
 
 // step advances both clocks and runs nothing.
-func (r *hostHarness) step(d time.Duration) {
+func (h *hostHarness) step(d time.Duration) {
 	ms := d.Milliseconds()
-	r.clock.wallMs += ms
-	r.clock.mono += time.Duration(ms) * time.Millisecond
+	h.clock.wallMs += ms
+	h.clock.mono += time.Duration(ms) * time.Millisecond
 }
 
 // pending is a submitted command.
@@ -377,9 +377,9 @@ func fakeWaiter() *waiter {
 }
 
 // submit submits a command and does not wait.
-func (r *hostHarness) submit(id timer.ShardID, cmd timer.Command) (*pending, error) {
+func (h *hostHarness) submit(id timer.ShardID, cmd timer.Command) (*pending, error) {
 	p := &pending{cmd: &cmd, wait: fakeWaiter()}
-	o, err := r.host.newOp(id, p.cmd, false, nil, p.wait)
+	o, err := h.host.newOp(id, p.cmd, false, nil, p.wait)
 	if err != nil {
 		return nil, err
 	}
@@ -403,25 +403,25 @@ func (p *pending) answered() bool {
 }
 
 // do submits a command to shard 1 and returns its result.
-func (r *hostHarness) do(cmd timer.Command) timer.Result {
-	r.t.Helper()
-	res, err := r.try(cmd)
+func (h *hostHarness) do(cmd timer.Command) timer.Result {
+	h.t.Helper()
+	res, err := h.try(cmd)
 	if err != nil {
-		r.t.Fatalf("%v %q: %v", cmd.Kind, cmd.ID, err)
+		h.t.Fatalf("%v %q: %v", cmd.Kind, cmd.ID, err)
 	}
 	return res
 }
 
-func (r *hostHarness) try(cmd timer.Command) (timer.Result, error) {
-	r.t.Helper()
+func (h *hostHarness) try(cmd timer.Command) (timer.Result, error) {
+	h.t.Helper()
 	if cmd.Topic == 0 {
 		cmd.Topic = 1
 	}
-	p, err := r.submit(1, cmd)
+	p, err := h.submit(1, cmd)
 	if err != nil {
 		return timer.Result{}, err
 	}
-	r.settle()
+	h.settle()
 	if !p.answered() {
 		return timer.Result{}, errors.New("no answer yet")
 	}
@@ -429,54 +429,54 @@ func (r *hostHarness) try(cmd timer.Command) (timer.Result, error) {
 }
 
 // add schedules a timer with the given delay. change may alter its spec.
-func (r *hostHarness) add(id string, delay time.Duration, change ...func(*timer.Spec)) timer.Result {
-	r.t.Helper()
-	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(`"` + id + `"`), PayloadKind: timer.JSONPayload}
+func (h *hostHarness) add(id string, delay time.Duration, change ...func(*timer.Spec)) timer.Result {
+	h.t.Helper()
+	s := &timer.Spec{DueMs: h.clock.wallMs + delay.Milliseconds(), Payload: []byte(`"` + id + `"`), PayloadKind: timer.JSONPayload}
 	for _, f := range change {
 		f(s)
 	}
-	got := r.do(timer.Command{Kind: timer.Add, ID: id, Spec: s, Content: uint64(s.DueMs)})
+	got := h.do(timer.Command{Kind: timer.Add, ID: id, Spec: s, Content: uint64(s.DueMs)})
 	if got.Code != timer.Created {
-		r.t.Fatalf("add %q: code %d", id, got.Code)
+		h.t.Fatalf("add %q: code %d", id, got.Code)
 	}
 	return got
 }
 
 // timer reads a timer of topic 1 as a client does.
-func (r *hostHarness) timer(id string) *timer.Timer {
-	r.t.Helper()
+func (h *hostHarness) timer(id string) *timer.Timer {
+	h.t.Helper()
 	var found *timer.Timer
-	rd := &read{group: r.host.group(1), deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
-		if found = r.host.shard(1).table.Read(1, id); found != nil {
-			r.host.shard(1).scheduler.Overlay(found)
+	rd := &read{group: h.host.group(1), deadline: h.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
+		if found = h.host.shard(1).table.Read(1, id); found != nil {
+			h.host.shard(1).scheduler.Overlay(found)
 		}
 		return true
 	}}
-	r.ask(rd)
+	h.ask(rd)
 	return found
 }
 
 // ask submits a read and checks that it is answered.
-func (r *hostHarness) ask(rd *read) {
-	r.t.Helper()
+func (h *hostHarness) ask(rd *read) {
+	h.t.Helper()
 	if err := rd.group.w.box.offer(rd); err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	r.settle()
+	h.settle()
 	select {
 	case <-rd.wait.ch:
 	default:
-		r.t.Fatal("a read has no answer")
+		h.t.Fatal("a read has no answer")
 	}
 	if rd.err != nil {
-		r.t.Fatal(rd.err)
+		h.t.Fatal(rd.err)
 	}
 }
 
 // state returns a timer's state and its attempts, as clients see them.
-func (r *hostHarness) state(id string) string {
-	r.t.Helper()
-	v := r.timer(id)
+func (h *hostHarness) state(id string) string {
+	h.t.Helper()
+	v := h.timer(id)
 	if v == nil {
 		return "none"
 	}
@@ -487,44 +487,44 @@ func (r *hostHarness) state(id string) string {
 	return fmt.Sprintf("%s %d", name, v.Attempts)
 }
 
-func (r *hostHarness) wantState(id, want string) {
-	r.t.Helper()
-	if got := r.state(id); got != want {
-		r.t.Errorf("timer %q is %s, want %s", id, got, want)
+func (h *hostHarness) wantState(id, want string) {
+	h.t.Helper()
+	if got := h.state(id); got != want {
+		h.t.Errorf("timer %q is %s, want %s", id, got, want)
 	}
 }
 
 // blocking runs fn, which calls blocking methods of the host, on another goroutine. It runs turns
 // whenever fn has submitted work.
-func (r *hostHarness) blocking(fn func()) {
-	r.t.Helper()
+func (h *hostHarness) blocking(fn func()) {
+	h.t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		fn()
 	}()
-	second := r.host.workers[len(r.host.workers)-1].box.wake
+	second := h.host.workers[len(h.host.workers)-1].box.wake
 	for {
 		select {
 		case <-done:
 			return
-		case <-r.host.workers[0].box.wake:
+		case <-h.host.workers[0].box.wake:
 		case <-second:
 		}
-		r.settle()
+		h.settle()
 	}
 }
 
 // table returns the table of shard 1.
-func (r *hostHarness) table() *table.Table { return shardOf(r.host.group(1)).table }
+func (h *hostHarness) table() *table.Table { return shardOf(h.host.group(1)).table }
 
 // scheduler returns the scheduler of shard 1.
-func (r *hostHarness) scheduler() *scheduler.Scheduler { return shardOf(r.host.group(1)).scheduler }
+func (h *hostHarness) scheduler() *scheduler.Scheduler { return shardOf(h.host.group(1)).scheduler }
 
 // failure returns the error that stopped the host, or nil.
-func (r *hostHarness) failure() error {
+func (h *hostHarness) failure() error {
 	select {
-	case err := <-r.host.failure:
+	case err := <-h.host.failure:
 		return err
 	default:
 		return nil
@@ -532,12 +532,12 @@ func (r *hostHarness) failure() error {
 }
 
 // audit checks the tables for consistency, and the dispatcher's permits against the active leases.
-func (r *hostHarness) audit() {
-	r.t.Helper()
+func (h *hostHarness) audit() {
+	h.t.Helper()
 	flights, spare := 0, 0
-	for _, g := range r.host.all()[1:] {
+	for _, g := range h.host.all()[1:] {
 		if err := shardOf(g).table.Audit(true); err != nil {
-			r.t.Fatal(err)
+			h.t.Fatal(err)
 		}
 		has := shardOf(g).scheduler.Inspect()
 		pending := 0
@@ -547,13 +547,13 @@ func (r *hostHarness) audit() {
 			}
 		}
 		if pending != has.Proposed {
-			r.t.Fatalf("%d leases are in the pipeline, %d are counted", pending, has.Proposed)
+			h.t.Fatalf("%d leases are in the pipeline, %d are counted", pending, has.Proposed)
 		}
 		flights += has.Unstarted
 		spare += has.Spare
 	}
-	if got := r.calls.held(); got != flights+spare {
-		r.t.Fatalf("%d permits are neither used nor cancelled, %d flights and %d lanes hold one", got, flights, spare)
+	if got := h.calls.held(); got != flights+spare {
+		h.t.Fatalf("%d permits are neither used nor cancelled, %d flights and %d lanes hold one", got, flights, spare)
 	}
 }
 
@@ -793,19 +793,19 @@ func (d *fakeDispatcher) ids() string {
 	return strings.Join(ids, " ")
 }
 
-func (r *hostHarness) wantCalls(want string) {
-	r.t.Helper()
-	if got := r.calls.ids(); got != want {
-		r.t.Errorf("calls started: %q, want %q", got, want)
+func (h *hostHarness) wantCalls(want string) {
+	h.t.Helper()
+	if got := h.calls.ids(); got != want {
+		h.t.Errorf("calls started: %q, want %q", got, want)
 	}
 }
 
 // one returns the only call started since the last take.
-func (r *hostHarness) one() *fakeCall {
-	r.t.Helper()
-	list := r.calls.take()
+func (h *hostHarness) one() *fakeCall {
+	h.t.Helper()
+	list := h.calls.take()
 	if len(list) != 1 {
-		r.t.Fatalf("%d calls were started, want 1", len(list))
+		h.t.Fatalf("%d calls were started, want 1", len(list))
 	}
 	return list[0]
 }
@@ -814,19 +814,19 @@ func (r *hostHarness) one() *fakeCall {
 var zeroLoss = memfs.CrashOptions{}
 
 // recoverOnly opens the host's files and starts no calls: the log stays frozen.
-func (r *hostHarness) recoverOnly() error {
-	r.freeze = true
-	return r.open()
+func (h *hostHarness) recoverOnly() error {
+	h.freeze = true
+	return h.open()
 }
 
 // files returns the content of the whole disk.
-func (r *hostHarness) files() string {
+func (h *hostHarness) files() string {
 	var b strings.Builder
 	var walk func(dir string)
 	walk = func(dir string) {
-		list, err := r.fs.ReadDir(dir)
+		list, err := h.fs.ReadDir(dir)
 		if err != nil {
-			r.t.Fatal(err)
+			h.t.Fatal(err)
 		}
 		for _, e := range list {
 			path := dir + "/" + e.Name
@@ -834,13 +834,13 @@ func (r *hostHarness) files() string {
 				walk(path)
 				continue
 			}
-			f, err := r.fs.Open(path)
+			f, err := h.fs.Open(path)
 			if err != nil {
-				r.t.Fatal(err)
+				h.t.Fatal(err)
 			}
 			data, err := io.ReadAll(f)
 			if err != nil {
-				r.t.Fatal(err)
+				h.t.Fatal(err)
 			}
 			fmt.Fprintf(&b, "%s %d\n%s\n", path, len(data), data)
 		}
@@ -850,8 +850,8 @@ func (r *hostHarness) files() string {
 }
 
 // queued returns the number of entries in the destination queues of a topic in shard 1.
-func (r *hostHarness) queued(id timer.TopicID) int {
-	return r.scheduler().Inspect().Topics[id].Queued
+func (h *hostHarness) queued(id timer.TopicID) int {
+	return h.scheduler().Inspect().Topics[id].Queued
 }
 
 // shardOf returns the shard of timers of a group.

@@ -13,9 +13,9 @@ import (
 // toldOf is a History that records its events.
 type toldOf struct{ lines []string }
 
-func (h *toldOf) Record(id timer.ShardID, index uint64, events []table.HistoryEvent) {
+func (t *toldOf) Record(id timer.ShardID, index uint64, events []table.HistoryEvent) {
 	for _, e := range events {
-		h.lines = append(h.lines, fmt.Sprintf("%d/%d/%d %s %d %x", id, index, e.Item, e.ID, e.State, e.Body))
+		t.lines = append(t.lines, fmt.Sprintf("%d/%d/%d %s %d %x", id, index, e.Item, e.ID, e.State, e.Body))
 	}
 }
 

@@ -81,7 +81,7 @@ func newHostClusterOf(t testing.TB, nodes int, founders []int, change func(i int
 }
 
 // serves reports whether the group's replica leads and serves.
-func (g *replica) serves() bool { return g.raft != nil && g.leader && g.serving }
+func (r *replica) serves() bool { return r.raft != nil && r.leader && r.serving }
 
 // shard returns a node's replica of shard 1; nil: the node is down.
 func (c *hostCluster) shard(i int) *replica {
@@ -133,35 +133,35 @@ type clusterMember struct {
 }
 
 // hears reports whether messages from this node reach the node to, and returns the index of to.
-func (s *clusterMember) hears(to uint64) (i int, ok bool) {
+func (m *clusterMember) hears(to uint64) (i int, ok bool) {
 	i = int(to - firstNode)
-	return i, i < len(s.c.hosts) && s.c.hosts[i].host != nil && s.c.hosts[s.at].host != nil && !s.c.away[i] && !s.c.away[s.at]
+	return i, i < len(m.c.hosts) && m.c.hosts[i].host != nil && m.c.hosts[m.at].host != nil && !m.c.away[i] && !m.c.away[m.at]
 }
 
 // Send implements Peers.
-func (s *clusterMember) Send(to uint64, frame []byte) {
-	i, ok := s.hears(to)
+func (m *clusterMember) Send(to uint64, frame []byte) {
+	i, ok := m.hears(to)
 	if !ok {
-		if host := s.c.hosts[s.at].host; host != nil {
+		if host := m.c.hosts[m.at].host; host != nil {
 			host.Unreachable(to)
 		}
 		return
 	}
-	s.c.hosts[i].host.Deliver(firstNode+uint64(s.at), slices.Clone(frame))
+	m.c.hosts[i].host.Deliver(firstNode+uint64(m.at), slices.Clone(frame))
 }
 
 // SendSnapshot implements Peers.
-func (s *clusterMember) SendSnapshot(to uint64, stream *SnapshotStream) {
-	host := s.c.hosts[s.at].host
-	s.c.ships = append(s.c.ships, func() {
-		if s.c.hosts[s.at].host == host {
-			stream.Done(s.ship(to, stream))
+func (m *clusterMember) SendSnapshot(to uint64, stream *SnapshotStream) {
+	host := m.c.hosts[m.at].host
+	m.c.ships = append(m.c.ships, func() {
+		if m.c.hosts[m.at].host == host {
+			stream.Done(m.ship(to, stream))
 		}
 	})
 }
 
-func (s *clusterMember) ship(to uint64, stream *SnapshotStream) error {
-	i, ok := s.hears(to)
+func (m *clusterMember) ship(to uint64, stream *SnapshotStream) error {
+	i, ok := m.hears(to)
 	if !ok {
 		return io.ErrClosedPipe
 	}
@@ -174,7 +174,7 @@ func (s *clusterMember) ship(to uint64, stream *SnapshotStream) error {
 	if _, err := io.ReadFull(source, state); err != nil {
 		return err
 	}
-	into, err := s.c.hosts[i].host.Receive(firstNode+uint64(s.at), stream.Header, stream.Size)
+	into, err := m.c.hosts[i].host.Receive(firstNode+uint64(m.at), stream.Header, stream.Size)
 	if err != nil {
 		return err
 	}
@@ -185,20 +185,20 @@ func (s *clusterMember) ship(to uint64, stream *SnapshotStream) error {
 }
 
 // Settled implements Placement.
-func (s *clusterMember) Settled(id timer.ShardID, epoch uint32) {
+func (m *clusterMember) Settled(id timer.ShardID, epoch uint32) {
 	switch {
-	case id == 1 && epoch == s.c.row.Epoch:
-		s.c.row.Settled = true
-	case id == 2 && epoch == s.c.child.Epoch && !s.c.child.Settled:
-		s.c.child.Settled = true
-		s.c.tell()
+	case id == 1 && epoch == m.c.row.Epoch:
+		m.c.row.Settled = true
+	case id == 2 && epoch == m.c.child.Epoch && !m.c.child.Settled:
+		m.c.child.Settled = true
+		m.c.tell()
 	}
 }
 
 // MayLead implements Placement: a node may lead if it is reachable and in the assignment.
-func (s *clusterMember) MayLead(node uint64) bool {
+func (m *clusterMember) MayLead(node uint64) bool {
 	i := int(node - firstNode)
-	return s.c.hosts[i].host != nil && !s.c.away[i] && placement.On(s.c.row.Members, node) != nil
+	return m.c.hosts[i].host != nil && !m.c.away[i] && placement.On(m.c.row.Members, node) != nil
 }
 
 // tell sends the current assignment to all reachable nodes.
@@ -263,10 +263,10 @@ func (c *hostCluster) round() (busy bool) {
 }
 
 // busyBut is busy. With log set, work that waits only for the log does not count.
-func (r *hostHarness) busyBut(log bool) bool {
-	r.freeze = log
-	defer func() { r.freeze = false }()
-	return r.busy()
+func (h *hostHarness) busyBut(log bool) bool {
+	h.freeze = log
+	defer func() { h.freeze = false }()
+	return h.busy()
 }
 
 // write runs one step of a node's log.

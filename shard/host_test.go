@@ -114,12 +114,12 @@ type callDone struct {
 	calls chan func(delivery.Outcome)
 }
 
-func (r *callDone) Acquire(scheduler.Destination, *timer.Topic, delivery.Ask) (delivery.Permit, delivery.Verdict) {
-	return r, delivery.Verdict{}
+func (c *callDone) Acquire(scheduler.Destination, *timer.Topic, delivery.Ask) (delivery.Permit, delivery.Verdict) {
+	return c, delivery.Verdict{}
 }
 
-func (r *callDone) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
-	r.calls <- done
+func (c *callDone) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
+	c.calls <- done
 }
 
 // jumpingClock is the machine's, and jumps ahead as the test says.

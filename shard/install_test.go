@@ -8,13 +8,13 @@ import (
 
 // entriesFrom delivers entries that node 8, the leader of a term, appends after an index. The
 // entries are empty unless data is given.
-func (c *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data ...byte) {
+func (p *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data ...byte) {
 	m := &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Index: &after, LogTerm: &afterTerm, Commit: new(uint64(foundingIndex))}
 	for i := range count {
 		m.Entries = append(m.Entries, &pb.Entry{Index: new(after + 1 + uint64(i)), Term: &term, Data: data})
 	}
-	c.say(1, m)
+	p.say(1, m)
 }
 
 // TestFramesAfterASnapshot: entries that a replica receives after it has installed a snapshot are

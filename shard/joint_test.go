@@ -151,9 +151,9 @@ func (c *hostCluster) mend() {
 // steady is the source of raft's election timeouts: the same in each run.
 type steady struct{ *mathrand.Rand }
 
-func (b steady) Read(p []byte) (int, error) {
+func (s steady) Read(p []byte) (int, error) {
 	for i := range p {
-		p[i] = byte(b.Uint32())
+		p[i] = byte(s.Uint32())
 	}
 	return len(p), nil
 }

@@ -10,12 +10,12 @@ import (
 
 // wantLateness checks the first attempts in start order: want says for each whether a gate held its
 // timer back.
-func (r *hostHarness) wantLateness(want ...bool) {
-	r.t.Helper()
-	if !slices.Equal(r.observer.held, want) {
-		r.t.Errorf("held %v, late by %v ms; want %v", r.observer.held, r.observer.latenessMs, want)
+func (h *hostHarness) wantLateness(want ...bool) {
+	h.t.Helper()
+	if !slices.Equal(h.observer.held, want) {
+		h.t.Errorf("held %v, late by %v ms; want %v", h.observer.held, h.observer.latenessMs, want)
 	}
-	r.audit()
+	h.audit()
 }
 
 func TestLatenessBehindBreaker(t *testing.T) {

@@ -14,10 +14,10 @@ type asked struct {
 	err  error
 }
 
-func (r *hostHarness) offer(id string) *asked {
+func (h *hostHarness) offer(id string) *asked {
 	a := &asked{}
-	r.host.Submit(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000}}, true, func(_ timer.Result, err error) { a.done, a.err = true, err })
-	r.pass(time.Millisecond)
+	h.host.Submit(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: h.clock.wallMs + 3_600_000}}, true, func(_ timer.Result, err error) { a.done, a.err = true, err })
+	h.pass(time.Millisecond)
 	return a
 }
 

@@ -20,16 +20,16 @@ type told struct {
 	nodes map[uint64]int
 }
 
-func (p *told) Send(to uint64, frame []byte) {
+func (t *told) Send(to uint64, frame []byte) {
 	for rest := frame[1:]; len(rest) > 0; {
 		_, n := binary.Uvarint(rest[1:])
 		size := binary.LittleEndian.Uint32(rest[1+n:])
-		if rest[0] == p.kind {
-			p.nodes[to]++
+		if rest[0] == t.kind {
+			t.nodes[to]++
 		}
 		rest = rest[1+n+4+int(size):]
 	}
-	p.Peers.Send(to, frame)
+	t.Peers.Send(to, frame)
 }
 
 // telling counts a host's messages of one kind.
@@ -68,9 +68,9 @@ func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 }
 
 // peerMessageOf delivers a message of the host protocol about shard 1.
-func (r *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
+func (h *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
 	frame := append([]byte{frameVersion, kind, 1}, byte(len(body)), byte(len(body)>>8), 0, 0)
-	r.host.Deliver(from, append(frame, body...))
+	h.host.Deliver(from, append(frame, body...))
 }
 
 // TestReportOfAReplicaThatWasMadeAnew: a former leader's replica is removed and created anew while

@@ -30,21 +30,21 @@ func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *parti
 
 // wantHeld checks the number of topic 1's leases that count here, and the number passed to another
 // node to count.
-func (r *hostHarness) wantHeld(part *partial, held, passed int) {
-	r.t.Helper()
-	if got := r.host.Held(1); got != held || part.passed != passed {
-		r.t.Fatalf("%d leases are counted, %d were passed on; want %d and %d", got, part.passed, held, passed)
+func (h *hostHarness) wantHeld(part *partial, held, passed int) {
+	h.t.Helper()
+	if got := h.host.Held(1); got != held || part.passed != passed {
+		h.t.Fatalf("%d leases are counted, %d were passed on; want %d and %d", got, part.passed, held, passed)
 	}
 }
 
 // falls makes node 8 the leader.
-func (c *fakePeers) falls() {
-	c.r.t.Helper()
-	c.mute = true
-	c.say(1, heartbeat(c.r.host.group(1).term+1))
-	c.r.settle()
-	if c.r.host.group(1).leader {
-		c.r.t.Fatal("it leads on")
+func (p *fakePeers) falls() {
+	p.r.t.Helper()
+	p.mute = true
+	p.say(1, heartbeat(p.r.host.group(1).term+1))
+	p.r.settle()
+	if p.r.host.group(1).leader {
+		p.r.t.Fatal("it leads on")
 	}
 }
 

@@ -39,12 +39,12 @@ func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func
 }
 
 // untilSnapshotFiles advances time until the shard has the wanted number of snapshot files.
-func (r *hostHarness) untilSnapshotFiles(want int, limit time.Duration) {
-	r.t.Helper()
-	for end := r.clock.mono + limit; len(r.snapshotFiles(1)) != want; r.pass(time.Second) {
+func (h *hostHarness) untilSnapshotFiles(want int, limit time.Duration) {
+	h.t.Helper()
+	for end := h.clock.mono + limit; len(h.snapshotFiles(1)) != want; h.pass(time.Second) {
 		synctest.Wait()
-		if r.clock.mono >= end {
-			r.t.Fatalf("after %s there are %d snapshot files, want %d", limit, len(r.snapshotFiles(1)), want)
+		if h.clock.mono >= end {
+			h.t.Fatalf("after %s there are %d snapshot files, want %d", limit, len(h.snapshotFiles(1)), want)
 		}
 	}
 }

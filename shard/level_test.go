@@ -175,25 +175,25 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 
 // setSnapshotVersion gives the newest snapshot of shard 1 another version and returns the one it
 // had.
-func (r *hostHarness) setSnapshotVersion(version byte) (was byte) {
-	r.t.Helper()
-	dir := r.host.snapshotDir()
-	infos, err := wal.Snapshots(r.fs, dir)
+func (h *hostHarness) setSnapshotVersion(version byte) (was byte) {
+	h.t.Helper()
+	dir := h.host.snapshotDir()
+	infos, err := wal.Snapshots(h.fs, dir)
 	if err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	at := slices.IndexFunc(infos, func(info wal.SnapshotInfo) bool { return info.Shard == 1 }) // the newest is the first
-	f, err := wal.OpenSnapshot(r.fs, dir, infos[at].Name)
+	f, err := wal.OpenSnapshot(h.fs, dir, infos[at].Name)
 	if err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	body, err := io.ReadAll(f)
 	f.Close()
 	if err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	was, body[4] = body[4], version // behind its magic
-	w, err := wal.CreateSnapshot(r.fs, dir, f.Meta())
+	w, err := wal.CreateSnapshot(h.fs, dir, f.Meta())
 	if err == nil {
 		_, err = w.Write(body)
 	}
@@ -201,7 +201,7 @@ func (r *hostHarness) setSnapshotVersion(version byte) (was byte) {
 		err = w.Commit()
 	}
 	if err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	return was
 }

@@ -18,26 +18,26 @@ func limitHarness(t *testing.T, change func(*timer.Topic)) *hostHarness {
 }
 
 // addTo4 adds n timers with the given delay, spread over all four shards.
-func (r *hostHarness) addTo4(n int, delay time.Duration) {
-	r.t.Helper()
+func (h *hostHarness) addTo4(n int, delay time.Duration) {
+	h.t.Helper()
 	for i := range n {
-		p, err := r.submit(timer.ShardID(1+i%4), timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds()}})
+		p, err := h.submit(timer.ShardID(1+i%4), timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: h.clock.wallMs + delay.Milliseconds()}})
 		if err != nil {
-			r.t.Fatal(err)
+			h.t.Fatal(err)
 		}
-		r.settle()
+		h.settle()
 		if !p.answered() || p.op.err != nil {
-			r.t.Fatal(p.op.err)
+			h.t.Fatal(p.op.err)
 		}
 	}
 }
 
 // wantFree checks that no leases are counted any more (I15).
-func (r *hostHarness) wantFree() {
-	r.t.Helper()
-	r.pass(30 * time.Second)
-	for id, b := range r.host.limits.Inspect() {
-		r.t.Errorf("topic %d still counts: %+v", id, b)
+func (h *hostHarness) wantFree() {
+	h.t.Helper()
+	h.pass(30 * time.Second)
+	for id, b := range h.host.limits.Inspect() {
+		h.t.Errorf("topic %d still counts: %+v", id, b)
 	}
 }
 
@@ -185,8 +185,8 @@ type turns struct {
 	clock *fakeClock
 }
 
-func (s *turns) Rate(t *timer.Topic) (float64, int) {
-	if s.clock.mono/time.Second%3 != 0 {
+func (ts *turns) Rate(t *timer.Topic) (float64, int) {
+	if ts.clock.mono/time.Second%3 != 0 {
 		return 0, 0
 	}
 	return t.Policy.Rate.PerSecond, 1

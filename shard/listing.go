@@ -245,9 +245,9 @@ func roomFor(q *timer.Query, workers int) timer.Room {
 // both is the room within two bounds.
 type both struct{ own, answer timer.Room }
 
-func (r both) Take(bytes int) bool { return r.own.Take(bytes) && r.answer.Take(bytes) }
+func (b both) Take(bytes int) bool { return b.own.Take(bytes) && b.answer.Take(bytes) }
 
-func (r both) GiveBack(bytes int) {
-	r.own.GiveBack(bytes)
-	r.answer.GiveBack(bytes)
+func (b both) GiveBack(bytes int) {
+	b.own.GiveBack(bytes)
+	b.answer.GiveBack(bytes)
 }

@@ -74,34 +74,34 @@ func crowd(b testing.TB, timers int, change func(*timer.Topic)) *hostHarness {
 }
 
 // longestTurn changes the topic, or drops it if change is nil, and runs the shard until it is idle.
-func (r *hostHarness) longestTurn(change func(*timer.Topic)) (longest time.Duration) {
-	r.t.Helper()
+func (h *hostHarness) longestTurn(change func(*timer.Topic)) (longest time.Duration) {
+	h.t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	settle := func() {
-		for n := 0; r.busy(); n++ {
-			begun := growth.ThreadTime(r.t)
-			r.host.workers[0].turn()
-			longest = max(longest, growth.ThreadTime(r.t)-begun)
-			if _, r.failed = r.host.stream.Step(); r.failed != nil || n > 100_000 {
-				r.t.Fatalf("the host does not come to rest: %v", r.failed)
+		for n := 0; h.busy(); n++ {
+			begun := growth.ThreadTime(h.t)
+			h.host.workers[0].turn()
+			longest = max(longest, growth.ThreadTime(h.t)-begun)
+			if _, h.failed = h.host.stream.Step(); h.failed != nil || n > 100_000 {
+				h.t.Fatalf("the host does not come to rest: %v", h.failed)
 			}
 		}
 	}
 	if change != nil {
-		r.topic(1, func(t *timer.Topic) { t.Paused = true; change(t) })
-		r.host.TopicsChanged()
+		h.topic(1, func(t *timer.Topic) { t.Paused = true; change(t) })
+		h.host.TopicsChanged()
 		settle()
 		return longest
 	}
 	for from := timer.Handle(0); ; {
-		p, err := r.submit(1, timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 1 << 17, From: from})
+		p, err := h.submit(1, timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 1 << 17, From: from})
 		if err != nil {
-			r.t.Fatal(err)
+			h.t.Fatal(err)
 		}
 		settle()
 		if !p.answered() || p.op.err != nil {
-			r.t.Fatalf("the drop was not answered: %v", p.op.err)
+			h.t.Fatalf("the drop was not answered: %v", p.op.err)
 		}
 		if from = p.op.result.Handle; from == 0 {
 			return longest

@@ -17,31 +17,31 @@ import (
 )
 
 // putBulky sets a timer with a payload of the given size.
-func (r *hostHarness) putBulky(id string, size int) error {
-	_, err := r.try(timer.Command{Kind: timer.Put, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, size)}})
+func (h *hostHarness) putBulky(id string, size int) error {
+	_, err := h.try(timer.Command{Kind: timer.Put, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, size)}})
 	return err
 }
 
 // putMany sets n timers of 4 KiB.
-func (r *hostHarness) putMany(n int) {
-	r.t.Helper()
+func (h *hostHarness) putMany(n int) {
+	h.t.Helper()
 	for i := range n {
-		if err := r.putBulky(fmt.Sprint(i), 4<<10); err != nil {
-			r.t.Fatal(err)
+		if err := h.putBulky(fmt.Sprint(i), 4<<10); err != nil {
+			h.t.Fatal(err)
 		}
 	}
 }
 
 // limitTo sets the memory limit to the current use plus left bytes.
-func (r *hostHarness) limitTo(left int64) {
-	r.pass(2 * tickInterval)
-	_, held := r.host.Memory()
-	r.host.cfg.MemoryLimit = held.Sum() + left
+func (h *hostHarness) limitTo(left int64) {
+	h.pass(2 * tickInterval)
+	_, held := h.host.Memory()
+	h.host.cfg.MemoryLimit = held.Sum() + left
 }
 
 // hangingSnapshot begins a snapshot of shard 1 with a writer that consumes nothing.
-func (r *hostHarness) hangingSnapshot() *snapshotRun {
-	g := r.host.group(1)
+func (h *hostHarness) hangingSnapshot() *snapshotRun {
+	g := h.host.group(1)
 	run := &snapshotRun{group: g, feed: snapshot.NewFeed(shardOf(g).table.BeginSnapshot(), 0, func() {})}
 	g.w.snapshot = run
 	return run

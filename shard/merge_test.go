@@ -12,12 +12,12 @@ import (
 )
 
 // merged adds with a merge rule and checks that the add was merged.
-func (r *hostHarness) merged(rule timer.Merge, maxWait, delay time.Duration, payload string) *timer.Timer {
-	r.t.Helper()
-	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(payload), PayloadKind: timer.JSONPayload}
-	got := r.do(timer.Command{Kind: timer.Add, ID: "a", Spec: s, Merge: rule, MaxWaitMs: maxWait.Milliseconds(), Content: uint64(s.DueMs)})
+func (h *hostHarness) merged(rule timer.Merge, maxWait, delay time.Duration, payload string) *timer.Timer {
+	h.t.Helper()
+	s := &timer.Spec{DueMs: h.clock.wallMs + delay.Milliseconds(), Payload: []byte(payload), PayloadKind: timer.JSONPayload}
+	got := h.do(timer.Command{Kind: timer.Add, ID: "a", Spec: s, Merge: rule, MaxWaitMs: maxWait.Milliseconds(), Content: uint64(s.DueMs)})
 	if got.Code != timer.Merged || got.Timer == nil {
-		r.t.Fatalf("the add answers %d, want merged", got.Code)
+		h.t.Fatalf("the add answers %d, want merged", got.Code)
 	}
 	return got.Timer
 }
@@ -102,12 +102,12 @@ func TestDebounce(t *testing.T) {
 }
 
 // lastCall returns the running call that started last.
-func (r *hostHarness) lastCall() *fakeCall {
-	r.t.Helper()
-	if len(r.calls.running) == 0 {
-		r.t.Fatal("no call runs")
+func (h *hostHarness) lastCall() *fakeCall {
+	h.t.Helper()
+	if len(h.calls.running) == 0 {
+		h.t.Fatal("no call runs")
 	}
-	return r.calls.running[len(r.calls.running)-1]
+	return h.calls.running[len(h.calls.running)-1]
 }
 
 // TestSuccessor: with any outcome of the running attempt its retries are superseded, and the
@@ -146,12 +146,12 @@ func TestSuccessor(t *testing.T) {
 }
 
 // wantKept checks that a snapshot of the current table keeps the successor.
-func (r *hostHarness) wantKept(id string) {
-	r.t.Helper()
-	b, _ := r.table().BeginSnapshot().Next(nil, 1<<30)
+func (h *hostHarness) wantKept(id string) {
+	h.t.Helper()
+	b, _ := h.table().BeginSnapshot().Next(nil, 1<<30)
 	loaded, err := table.Load(1, bytes.NewReader(b))
-	if err != nil || loaded.Hash() != r.table().Hash() || !loaded.Read(1, id).Successor {
-		r.t.Fatalf("a snapshot loses the successor: %v", err)
+	if err != nil || loaded.Hash() != h.table().Hash() || !loaded.Read(1, id).Successor {
+		h.t.Fatalf("a snapshot loses the successor: %v", err)
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 )
 
 // metaOp submits a command to the meta group.
-func (r *hostHarness) metaOp(cmd string) *metaOp {
-	o := &metaOp{meta: r.host.metaGroup(), cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
-	r.host.workers[0].box.post(o)
-	r.settle()
+func (h *hostHarness) metaOp(cmd string) *metaOp {
+	o := &metaOp{meta: h.host.metaGroup(), cmd: []byte(cmd), deadline: h.clock.mono + waitLimit, wait: fakeWaiter()}
+	h.host.workers[0].box.post(o)
+	h.settle()
 	return o
 }
 
@@ -33,22 +33,22 @@ func (o *metaOp) ended() bool {
 
 // elects makes the harness the leader of a group. The other nodes grant their votes and agree to
 // nothing else.
-func (c *fakePeers) elects(id timer.ShardID) {
-	c.r.t.Helper()
-	g := c.r.host.group(id)
+func (p *fakePeers) elects(id timer.ShardID) {
+	p.r.t.Helper()
+	g := p.r.host.group(id)
 	for n := 0; !g.leader; n++ {
 		if n > 200 {
-			c.r.t.Fatalf("group %d has no leader", id)
+			p.r.t.Fatalf("group %d has no leader", id)
 		}
-		c.r.pass(tickInterval)
-		asked := c.sent
-		c.sent = nil
+		p.r.pass(tickInterval)
+		asked := p.sent
+		p.sent = nil
 		for _, m := range asked {
 			if kind := m.GetType(); nodeOf(m.GetTo()) == 8 && (kind == pb.MsgPreVote || kind == pb.MsgVote) {
-				c.say(id, agreement(m))
+				p.say(id, agreement(m))
 			}
 		}
-		c.r.settle()
+		p.r.settle()
 	}
 }
 
@@ -74,8 +74,8 @@ func withMetaLearner(t *testing.T) (*hostHarness, *fakePeers) {
 }
 
 // to returns how many messages of a type were sent to a node.
-func (c *fakePeers) to(node uint64, of pb.MessageType) (n int) {
-	for _, m := range c.sent {
+func (p *fakePeers) to(node uint64, of pb.MessageType) (n int) {
+	for _, m := range p.sent {
 		if m.GetType() == of && nodeOf(m.GetTo()) == node {
 			n++
 		}

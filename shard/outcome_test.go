@@ -43,12 +43,12 @@ func outcomeHarness(t *testing.T, change func(*timer.Policy)) *hostHarness {
 }
 
 // outcome returns the one call that runs, which must be of an outcome of topic 2.
-func (r *hostHarness) outcome() (*fakeCall, described) {
-	r.t.Helper()
-	c := r.one()
+func (h *hostHarness) outcome() (*fakeCall, described) {
+	h.t.Helper()
+	c := h.one()
 	var d described
-	if err := json.Unmarshal(c.Job.Payload, &d); err != nil || c.Job.Topic != 2 || c.Job.DueMs > r.clock.wallMs {
-		r.t.Fatalf("the outcome is %+v, %v", c.Job, err)
+	if err := json.Unmarshal(c.Job.Payload, &d); err != nil || c.Job.Topic != 2 || c.Job.DueMs > h.clock.wallMs {
+		h.t.Fatalf("the outcome is %+v, %v", c.Job, err)
 	}
 	return c, d
 }

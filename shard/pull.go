@@ -42,13 +42,13 @@ func (l pullList) handle(w *worker) {
 	}
 }
 
-func (t *pullRequest) answer(err error) {
-	if t.wait == nil {
+func (p *pullRequest) answer(err error) {
+	if p.wait == nil {
 		return
 	}
-	t.err = err
-	w := t.wait
-	t.wait = nil
+	p.err = err
+	w := p.wait
+	p.wait = nil
 	w.done()
 }
 
@@ -89,26 +89,26 @@ func (s *timerShard) pullFor(t *pullRequest) (known bool) {
 	return true
 }
 
-func (t *pullRequest) granted(s *timerShard, r *timer.Result) {
-	h := t.asked[len(t.asked)-t.pending]
-	t.pending--
+func (p *pullRequest) granted(s *timerShard, r *timer.Result) {
+	h := p.asked[len(p.asked)-p.pending]
+	p.pending--
 	s.scheduler.Pulled(h, r)
 	// A lease that is over is not handed out: this process was suspended, and others may have had
 	// the timer since.
-	if r.Code == timer.OK && t.wait != nil && s.g.w.now.Lease < t.until {
-		t.pulled = append(t.pulled, timer.PulledTimer{Shard: s.g.shard, Handle: r.Handle, UntilMs: t.untilMs, Timer: s.table.Copy(r.Handle)})
+	if r.Code == timer.OK && p.wait != nil && s.g.w.now.Lease < p.until {
+		p.pulled = append(p.pulled, timer.PulledTimer{Shard: s.g.shard, Handle: r.Handle, UntilMs: p.untilMs, Timer: s.table.Copy(r.Handle)})
 	}
-	if t.pending == 0 {
-		t.answer(nil)
+	if p.pending == 0 {
+		p.answer(nil)
 	}
 }
 
 // dropped handles a lease that raft refused.
-func (t *pullRequest) dropped(s *timerShard) {
-	s.scheduler.PullDropped(t.asked[len(t.asked)-t.pending])
-	t.pending--
-	if t.pending == 0 {
-		t.answer(s.g.timeoutError())
+func (p *pullRequest) dropped(s *timerShard) {
+	s.scheduler.PullDropped(p.asked[len(p.asked)-p.pending])
+	p.pending--
+	if p.pending == 0 {
+		p.answer(s.g.timeoutError())
 	}
 }
 

@@ -19,14 +19,14 @@ func pullHarness(t *testing.T, change func(*timer.Policy)) *hostHarness {
 	return r
 }
 
-func (r *hostHarness) pulled(change func(*timer.Policy)) {
-	r.topic(1, func(topic *timer.Topic) {
+func (h *hostHarness) pulled(change func(*timer.Policy)) {
+	h.topic(1, func(topic *timer.Topic) {
 		topic.Policy.Pull, topic.Policy.MaxAttempts = true, 3
 		if change != nil {
 			change(&topic.Policy)
 		}
 	})
-	r.topicsChanged()
+	h.topicsChanged()
 }
 
 // reportHarness is a host that calls the receivers of topic 1, which report the outcome.
@@ -38,23 +38,23 @@ func reportHarness(t *testing.T) *hostHarness {
 }
 
 // pull pulls timers of topic 1 from shard 1.
-func (r *hostHarness) pull(most int) (out []timer.PulledTimer) {
-	r.t.Helper()
-	r.blocking(func() {
+func (h *hostHarness) pull(most int) (out []timer.PulledTimer) {
+	h.t.Helper()
+	h.blocking(func() {
 		var err error
-		if out, err = r.host.PullFrom(r.t.Context(), 1, 0, []timer.Share{{Shard: 1, Timers: most}}); err != nil {
-			r.t.Error(err)
+		if out, err = h.host.PullFrom(h.t.Context(), 1, 0, []timer.Share{{Shard: 1, Timers: most}}); err != nil {
+			h.t.Error(err)
 		}
 	})
 	return out
 }
 
 // wantPull pulls timers and checks their IDs.
-func (r *hostHarness) wantPull(most int, want string) []timer.PulledTimer {
-	r.t.Helper()
-	got := r.pull(most)
+func (h *hostHarness) wantPull(most int, want string) []timer.PulledTimer {
+	h.t.Helper()
+	got := h.pull(most)
 	if ids := takenIDs(got); ids != want {
-		r.t.Fatalf("pulled %q, want %q", ids, want)
+		h.t.Fatalf("pulled %q, want %q", ids, want)
 	}
 	return got
 }
@@ -68,19 +68,19 @@ func takenIDs(list []timer.PulledTimer) string {
 }
 
 // claim acks, nacks or extends a lease.
-func (r *hostHarness) claim(kind timer.Kind, t timer.PulledTimer, change func(*timer.LeaseUpdate)) timer.Code {
-	r.t.Helper()
+func (h *hostHarness) claim(kind timer.Kind, t timer.PulledTimer, change func(*timer.LeaseUpdate)) timer.Code {
+	h.t.Helper()
 	c := timer.LeaseUpdate{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
 	if change != nil {
 		change(&c)
 	}
-	return r.do(timer.Command{Kind: kind, Claim: &c}).Code
+	return h.do(timer.Command{Kind: kind, Claim: &c}).Code
 }
 
-func (r *hostHarness) wantClaim(kind timer.Kind, t timer.PulledTimer, want timer.Code, change func(*timer.LeaseUpdate)) {
-	r.t.Helper()
-	if got := r.claim(kind, t, change); got != want {
-		r.t.Errorf("claim %d on %q is answered %d, want %d", kind, t.Timer.ID, got, want)
+func (h *hostHarness) wantClaim(kind timer.Kind, t timer.PulledTimer, want timer.Code, change func(*timer.LeaseUpdate)) {
+	h.t.Helper()
+	if got := h.claim(kind, t, change); got != want {
+		h.t.Errorf("claim %d on %q is answered %d, want %d", kind, t.Timer.ID, got, want)
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"carillon/timer"
 )
 
-func (r *hostHarness) list(q timer.Query) []*timer.Timer {
-	r.t.Helper()
+func (h *hostHarness) list(q timer.Query) []*timer.Timer {
+	h.t.Helper()
 	q.Topic = 1
 	var got []*timer.Timer
-	r.blocking(func() { got = listOf(r.t, r.host, 1, q) })
+	h.blocking(func() { got = listOf(h.t, h.host, 1, q) })
 	return got
 }
 

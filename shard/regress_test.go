@@ -84,8 +84,8 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 }
 
 // arrive delivers a snapshot of shard 1 from node 8.
-func (c *fakePeers) arrive(term, index uint64) {
-	t, h := c.r.t, c.r.host
+func (p *fakePeers) arrive(term, index uint64) {
+	t, h := p.r.t, p.r.host
 	t.Helper()
 	tbl := table.New(1, 0)
 	conf := h.group(1).store.Conf
@@ -105,8 +105,8 @@ func (c *fakePeers) arrive(term, index uint64) {
 }
 
 // acknowledged reports whether this node has acknowledged all entries up to index to node 8.
-func (c *fakePeers) acknowledged(index uint64) bool {
-	for _, m := range c.sent {
+func (p *fakePeers) acknowledged(index uint64) bool {
+	for _, m := range p.sent {
 		if m.GetType() == pb.MsgAppResp && !m.GetReject() && m.GetIndex() >= index {
 			return true
 		}
@@ -291,11 +291,11 @@ type onlyLead struct {
 	node uint64
 }
 
-func (p onlyLead) MayLead(node uint64) bool { return node == p.node }
+func (l onlyLead) MayLead(node uint64) bool { return node == l.node }
 
 // toldToCampaign returns the nodes that were told to take over.
-func (c *fakePeers) toldToCampaign() (nodes []uint64) {
-	for _, m := range c.sent {
+func (p *fakePeers) toldToCampaign() (nodes []uint64) {
+	for _, m := range p.sent {
 		if m.GetType() == pb.MsgTimeoutNow {
 			nodes = append(nodes, nodeOf(m.GetTo()))
 		}

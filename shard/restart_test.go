@@ -20,17 +20,17 @@ import (
 
 // deposed makes the shard's leader step down to a newer term. It campaigns again after an election
 // timeout.
-func (r *hostHarness) deposed() {
-	r.t.Helper()
-	g := r.host.group(1)
+func (h *hostHarness) deposed() {
+	h.t.Helper()
+	g := h.host.group(1)
 	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.id, To: &g.id, Term: new(g.written.hard.Term + 1)})
 	if err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	g.w.touchNext(g)
-	r.settle()
+	h.settle()
 	if g.serving || shardOf(g).scheduler.Inspect().Leading {
-		r.t.Fatal("it still leads")
+		h.t.Fatal("it still leads")
 	}
 }
 

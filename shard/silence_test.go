@@ -8,12 +8,12 @@ import (
 )
 
 // follows makes the harness a follower of node 8 in its shard and in the meta group.
-func (c *fakePeers) follows() {
-	c.r.t.Helper()
-	for _, g := range c.r.host.all() {
+func (p *fakePeers) follows() {
+	p.r.t.Helper()
+	for _, g := range p.r.host.all() {
 		for g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
-			c.say(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()+1))
-			c.r.settle()
+			p.say(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()+1))
+			p.r.settle()
 		}
 	}
 }

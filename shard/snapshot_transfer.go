@@ -253,35 +253,35 @@ type receivedSnapshot struct {
 }
 
 // read reads the file back into a new state.
-func (a *receivedSnapshot) read(dir, name string) error {
-	h := a.group.w.host
+func (s *receivedSnapshot) read(dir, name string) error {
+	h := s.group.w.host
 	f, err := wal.OpenSnapshot(h.cfg.FS, dir, name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if a.state, err = h.readState(f, a.group.shard, a.mark.Hash); err != nil {
+	if s.state, err = h.readState(f, s.group.shard, s.mark.Hash); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-func (a *receivedSnapshot) handle(w *worker) {
-	r := a.group
-	if r.id != a.mark.Replica {
+func (s *receivedSnapshot) handle(w *worker) {
+	r := s.group
+	if r.id != s.mark.Replica {
 		r.leftovers.some = true
 		return // the replica was removed
 	}
-	if r.raft == nil || a.mark.Index <= r.applied {
+	if r.raft == nil || s.mark.Index <= r.applied {
 		return // the group has stopped, or needs it no more
 	}
 	before := r.raft.BasicStatus().GetCommit()
-	_ = r.raft.Step(a.message)
+	_ = r.raft.Step(s.message)
 	// Raft decides whether to take the snapshot, and says so in its next append. If raft takes it,
 	// the commit index moves to the snapshot's end or beyond. If the commit index was there before,
 	// raft has not taken it: an older snapshot may follow a newer one in one turn.
-	if before < a.mark.Index && r.raft.BasicStatus().GetCommit() >= a.mark.Index {
-		r.snapshots.incoming = a
+	if before < s.mark.Index && r.raft.BasicStatus().GetCommit() >= s.mark.Index {
+		r.snapshots.incoming = s
 	}
 	w.touch(r)
 }

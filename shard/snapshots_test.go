@@ -17,30 +17,30 @@ import (
 func smallLog(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 16<<10, 4<<10 }
 
 // fill makes changes until the log has the given number of generations more.
-func (r *hostHarness) fill(generations uint64) {
-	r.t.Helper()
-	for to, n := r.host.stream.Generation()+generations, 0; r.host.stream.Generation() < to; n++ {
-		r.do(timer.Command{Kind: timer.Put, ID: fmt.Sprint("fill", n%50), Spec: &timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}})
+func (h *hostHarness) fill(generations uint64) {
+	h.t.Helper()
+	for to, n := h.host.stream.Generation()+generations, 0; h.host.stream.Generation() < to; n++ {
+		h.do(timer.Command{Kind: timer.Put, ID: fmt.Sprint("fill", n%50), Spec: &timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 500))}})
 	}
 }
 
 // snapshots advances time until every group has written its snapshots, and drops the log
 // generations that are no longer needed.
-func (r *hostHarness) snapshots() {
-	r.t.Helper()
-	r.pass(settleAfter + time.Second)
-	if err := r.host.Housekeep(); err != nil {
-		r.t.Fatal(err)
+func (h *hostHarness) snapshots() {
+	h.t.Helper()
+	h.pass(settleAfter + time.Second)
+	if err := h.host.Housekeep(); err != nil {
+		h.t.Fatal(err)
 	}
 }
 
-func (r *hostHarness) oldest() uint64 { return r.host.stream.Generations()[0].Gen }
+func (h *hostHarness) oldest() uint64 { return h.host.stream.Generations()[0].Gen }
 
-func (r *hostHarness) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
-	r.t.Helper()
-	all, err := wal.Snapshots(r.fs, r.host.snapshotDir())
+func (h *hostHarness) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
+	h.t.Helper()
+	all, err := wal.Snapshots(h.fs, h.host.snapshotDir())
 	if err != nil {
-		r.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	var list []wal.SnapshotInfo
 	for _, s := range all {
@@ -267,33 +267,33 @@ func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 }
 
 // take writes a snapshot of a group now.
-func (r *hostHarness) take(g *replica) {
-	r.t.Helper()
+func (h *hostHarness) take(g *replica) {
+	h.t.Helper()
 	g.w.beginSnapshot(g)
 	for n := 0; g.w.snapshot != nil; n++ {
 		if n > 1000 {
-			r.t.Fatal("the snapshot does not end")
+			h.t.Fatal("the snapshot does not end")
 		}
-		r.turn()
+		h.turn()
 	}
-	r.settle()
+	h.settle()
 }
 
 // fillMeta is fill with commands of the meta group.
-func (r *hostHarness) fillMeta(generations uint64) {
-	for to := r.host.stream.Generation() + generations; r.host.stream.Generation() < to; {
-		if _, err := r.propose(strings.Repeat("m", 500)); err != nil {
-			r.t.Fatal(err)
+func (h *hostHarness) fillMeta(generations uint64) {
+	for to := h.host.stream.Generation() + generations; h.host.stream.Generation() < to; {
+		if _, err := h.propose(strings.Repeat("m", 500)); err != nil {
+			h.t.Fatal(err)
 		}
 	}
 }
 
-func (r *hostHarness) propose(cmd string) (any, error) {
-	o := &metaOp{meta: r.host.metaGroup(), cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
+func (h *hostHarness) propose(cmd string) (any, error) {
+	o := &metaOp{meta: h.host.metaGroup(), cmd: []byte(cmd), deadline: h.clock.mono + waitLimit, wait: fakeWaiter()}
 	if err := o.meta.g.w.box.offer(o); err != nil {
 		return nil, err
 	}
-	r.settle()
+	h.settle()
 	select {
 	case <-o.wait.ch:
 		return o.result, o.err

@@ -10,16 +10,16 @@ import (
 
 // appendFrom delivers one entry of a group, appended after the founding by node from as the leader
 // of term 6.
-func (c *fakePeers) appendFrom(from uint64, id timer.ShardID) {
+func (p *fakePeers) appendFrom(from uint64, id timer.ShardID) {
 	const term = 6
 	index := uint64(foundingIndex) + 1
-	c.say(id, &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term))})
-	c.r.settle() // the new term is on disk
-	c.say(id, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term)),
+	p.say(id, &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term))})
+	p.r.settle() // the new term is on disk
+	p.say(id, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term)),
 		Index: new(index - 1), LogTerm: new(uint64(foundingTerm)), Commit: new(uint64(foundingIndex)),
 		Entries: []*pb.Entry{{Index: &index, Term: new(uint64(term))}}})
-	c.sent = nil
-	c.r.settle()
+	p.sent = nil
+	p.r.settle()
 }
 
 // TestSpareVoterWaits: of three voters the second after the leader writes entries a moment later,

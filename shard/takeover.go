@@ -200,10 +200,10 @@ func (h *Host) eachGroup(do func(*replica)) {
 
 type groupEvent func(*replica)
 
-func (do groupEvent) handle(w *worker) {
+func (e groupEvent) handle(w *worker) {
 	for _, r := range w.groups {
 		if r.raft != nil {
-			do(r)
+			e(r)
 		}
 	}
 }

@@ -239,7 +239,7 @@ var _ scheduler.Env = schedulerEnv{}
 // posted is an event that runs a function.
 type posted func(stopped bool)
 
-func (f posted) handle(*worker) { f(false) }
+func (p posted) handle(*worker) { p(false) }
 
 func (e schedulerEnv) Wake()     { e.g.w.touch(e.g) }
 func (e schedulerEnv) WakeNext() { e.g.w.touchNext(e.g) }

@@ -10,8 +10,8 @@ import (
 	"carillon/timer"
 )
 
-func (r *hostHarness) waitsFor(id string) timer.Wait {
-	return r.scheduler().Standing(r.table().Find(1, []byte(id))).Wait
+func (h *hostHarness) waitsFor(id string) timer.Wait {
+	return h.scheduler().Standing(h.table().Find(1, []byte(id))).Wait
 }
 
 // TestWaitsForLeader: while its leader may start nothing, a due timer waits for it.

@@ -11,10 +11,10 @@ import (
 )
 
 // addSeries adds a repeating timer.
-func (r *hostHarness) addSeries(id string, p *timer.Repeat) {
-	r.t.Helper()
-	if got := r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 100, Repeat: p}}); got.Code != timer.Created {
-		r.t.Fatalf("the add of %s answers %d", id, got.Code)
+func (h *hostHarness) addSeries(id string, p *timer.Repeat) {
+	h.t.Helper()
+	if got := h.do(timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: h.clock.wallMs + 100, Repeat: p}}); got.Code != timer.Created {
+		h.t.Fatalf("the add of %s answers %d", id, got.Code)
 	}
 }
 

@@ -24,9 +24,9 @@ type Candidate struct {
 
 // Before orders timers for pulls: by priority, then due time. Their arrival is known only within a
 // shard.
-func (o *Candidate) Before(p *Candidate) bool {
-	if o.Priority != p.Priority {
-		return o.Priority > p.Priority
+func (c *Candidate) Before(p *Candidate) bool {
+	if c.Priority != p.Priority {
+		return c.Priority > p.Priority
 	}
-	return o.DueMs < p.DueMs
+	return c.DueMs < p.DueMs
 }

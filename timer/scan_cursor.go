@@ -10,7 +10,7 @@ type ScanCursor struct {
 }
 
 // Done reports whether the walk has ended.
-func (w *ScanCursor) Done() bool { return w.Begun && w.From >= w.High }
+func (s *ScanCursor) Done() bool { return s.Begun && s.From >= s.High }
 
 // MaxScan bounds the limit of a query.
 const MaxScan = 4096

@@ -60,21 +60,21 @@ func newReplayer(lanes int, replay func(Position, Record) error) *replayer {
 }
 
 // frame takes a frame's records from the scan.
-func (p *replayer) frame(gen uint64, _ string, _ int64, h header, records []byte) error {
+func (rp *replayer) frame(gen uint64, _ string, _ int64, h header, records []byte) error {
 	pos := Position{Gen: gen, Seq: h.seq}
-	for p.replay != nil && len(records) > 0 {
+	for rp.replay != nil && len(records) > 0 {
 		var r Record
 		r, records, _ = nextRecord(records) // whole: the scan checked
-		p.count++
-		if p.lanes != nil {
-			p.lanes[int(r.Shard)%len(p.lanes)].put(laneItem{pos, p.count, r})
+		rp.count++
+		if rp.lanes != nil {
+			rp.lanes[int(r.Shard)%len(rp.lanes)].put(laneItem{pos, rp.count, r})
 			continue
 		}
-		if err := p.replay(pos, r); err != nil {
+		if err := rp.replay(pos, r); err != nil {
 			return replayError(pos, err)
 		}
 	}
-	if p.failed.Load() {
+	if rp.failed.Load() {
 		return errReplay
 	}
 	return nil
@@ -109,16 +109,16 @@ func (l *lane) hand() {
 }
 
 // run replays until the lane is closed. After an error it takes batches and drops them.
-func (p *replayer) run(l *lane) {
+func (rp *replayer) run(l *lane) {
 	for b := range l.full {
 		for i := range b.items {
 			it := &b.items[i]
 			if l.err != nil {
 				break
 			}
-			if err := p.replay(it.pos, it.record); err != nil {
+			if err := rp.replay(it.pos, it.record); err != nil {
 				l.err, l.number = replayError(it.pos, err), it.number
-				p.failed.Store(true)
+				rp.failed.Store(true)
 			}
 		}
 		clear(b.items)
@@ -130,14 +130,14 @@ func (p *replayer) run(l *lane) {
 // wait ends the lanes once they have replayed all that the scan gave, and returns the error of the
 // record that comes first in the log: the one at which a replay on the scan's goroutine would have
 // stopped.
-func (p *replayer) wait() error {
+func (rp *replayer) wait() error {
 	var first *lane
-	for _, l := range p.lanes {
+	for _, l := range rp.lanes {
 		l.full <- l.next
 		close(l.full)
 	}
-	p.all.Wait()
-	for _, l := range p.lanes {
+	rp.all.Wait()
+	for _, l := range rp.lanes {
 		if l.err != nil && (first == nil || l.number < first.number) {
 			first = l
 		}

@@ -18,11 +18,11 @@ type replayed struct {
 	shards [5][]string
 }
 
-func (g *replayed) take(pos Position, r Record) error {
+func (rd *replayed) take(pos Position, r Record) error {
 	line := fmt.Sprintf("%v %v %x", pos, r.Type, r.Data)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.shards[r.Shard] = append(g.shards[r.Shard], line)
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	rd.shards[r.Shard] = append(rd.shards[r.Shard], line)
 	return nil
 }
 

@@ -122,18 +122,18 @@ func (al *activeLeases) end() {
 func (al *activeLeases) handles() []timer.Handle { return slices.Sorted(maps.Keys(al.byTimer)) }
 
 // before orders held active leases by due time, then arrival.
-func (f *activeLease) before(o *activeLease) bool {
-	if f.dueMs != o.dueMs {
-		return f.dueMs < o.dueMs
+func (l *activeLease) before(o *activeLease) bool {
+	if l.dueMs != o.dueMs {
+		return l.dueMs < o.dueMs
 	}
-	return f.seq < o.seq
+	return l.seq < o.seq
 }
 
 // unstarted reports that the call can still be prevented: its permit is not used yet.
-func (f *activeLease) unstarted() bool { return f.phase == proposed || f.phase == held }
+func (l *activeLease) unstarted() bool { return l.phase == proposed || l.phase == held }
 
 // hidden reports that clients see the timer as scheduled although the table has it leased.
-func (f *activeLease) hidden() bool { return f.phase == held || f.phase == returned }
+func (l *activeLease) hidden() bool { return l.phase == held || l.phase == returned }
 
 // CallMargin is how much longer a lease lasts than its call's timeout.
 const CallMargin = 5 * time.Second
@@ -156,8 +156,8 @@ func (al *activeLeases) stands(e entry) bool {
 
 // kept reports that a gate has delayed a timer past its due time: a pause, a breaker, a limit, or
 // spread. keyQueues.take adds the delay by its key.
-func (n *destQueue) kept(e entry, d *table.Due) bool {
-	return e.dueMs <= max(n.shutMs, n.queue.resumedMs, n.queue.limitedMs) || e.dueMs > d.NextMs
+func (d *destQueue) kept(e entry, due *table.Due) bool {
+	return e.dueMs <= max(d.shutMs, d.queue.resumedMs, d.queue.limitedMs) || e.dueMs > due.NextMs
 }
 
 // leased handles the applied result of a proposed lease.

@@ -151,9 +151,9 @@ func (tq *topicQueues) batchBytes(q *topicQueue, h timer.Handle) int {
 }
 
 // gathers reports whether a queue waits for more timers of its call.
-func (n *destQueue) gathers() bool {
-	g := n.group
-	return g != nil && !g.full() && n.queue.queues.now.WallMs < g.goesMs()
+func (d *destQueue) gathers() bool {
+	g := d.group
+	return g != nil && !g.full() && d.queue.queues.now.WallMs < g.goesMs()
 }
 
 // gather keeps a group's place among those that gather.

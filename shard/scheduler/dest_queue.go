@@ -67,69 +67,69 @@ const (
 )
 
 // Before orders the destination queues of a topic by their first timers.
-func (n *destQueue) Before(o *destQueue) bool { return n.first.before(o.first) }
+func (d *destQueue) Before(o *destQueue) bool { return d.first.before(o.first) }
 
 // Place implements order.Ranked.
-func (n *destQueue) Place() *int { return &n.place }
+func (d *destQueue) Place() *int { return &d.place }
 
-func (n *destQueue) len() int { return n.fresh.len() + n.backlog.len() }
+func (d *destQueue) len() int { return d.fresh.len() + d.backlog.len() }
 
 // idle reports that nothing depends on the queue being kept.
-func (n *destQueue) idle() bool {
-	return n.len() == 0 && n.flying == 0 && len(n.spares) == 0 && n.atReceiver == 0
+func (d *destQueue) idle() bool {
+	return d.len() == 0 && d.flying == 0 && len(d.spares) == 0 && d.atReceiver == 0
 }
 
 // half returns the heap whose turn it is; nil when both are empty.
-func (n *destQueue) half() *heap[entry] {
+func (d *destQueue) half() *heap[entry] {
 	switch {
-	case n.len() == 0:
+	case d.len() == 0:
 		return nil
-	case n.fresh.len() == 0 || n.backlogTurn && n.backlog.len() > 0:
-		return &n.backlog
+	case d.fresh.len() == 0 || d.backlogTurn && d.backlog.len() > 0:
+		return &d.backlog
 	}
-	return &n.fresh
+	return &d.fresh
 }
 
-func (n *destQueue) head() entry { return n.half().top() }
+func (d *destQueue) head() entry { return d.half().top() }
 
 // want is the state that the queue belongs in.
-func (n *destQueue) want() queueState {
+func (d *destQueue) want() queueState {
 	switch {
-	case n.len() == 0:
+	case d.len() == 0:
 		return idle
-	case len(n.spares) > 0:
+	case len(d.spares) > 0:
 		return granted
-	case n.dest == nil && !n.queue.pulled():
+	case d.dest == nil && !d.queue.pulled():
 		return stuck
-	case n.atReceiver > 0:
+	case d.atReceiver > 0:
 		return waiting
-	case n.shutUntil != 0:
+	case d.shutUntil != 0:
 		return shut
-	case n.gathers():
+	case d.gathers():
 		return gathering
 	}
-	return open + queueState(n.class)
+	return open + queueState(d.class)
 }
 
 // Granted implements delivery.Waiter; called from any goroutine.
-func (n *destQueue) Granted(p delivery.Permit) {
-	tq := n.queue.queues
+func (d *destQueue) Granted(p delivery.Permit) {
+	tq := d.queue.queues
 	tq.env.Post(func(stopped bool) {
 		if stopped {
 			p.Cancel() // no scheduler is left to use it
 			return
 		}
-		tq.slotGranted(n, p)
+		tq.slotGranted(d, p)
 	})
 }
 
 // Refused implements delivery.Waiter; called from any goroutine.
-func (n *destQueue) Refused(retryIn time.Duration) {
-	tq := n.queue.queues
+func (d *destQueue) Refused(retryIn time.Duration) {
+	tq := d.queue.queues
 	tq.env.Post(func(stopped bool) {
 		if !stopped {
-			n.atReceiver--
-			tq.shutFor(n, retryIn)
+			d.atReceiver--
+			tq.shutFor(d, retryIn)
 		}
 	})
 }
@@ -137,15 +137,15 @@ func (n *destQueue) Refused(retryIn time.Duration) {
 // maxTargets is how many overrides lead to one destination queue before they are looked up again.
 const maxTargets = 256
 
-func (n *destQueue) forgetTargets() {
-	for _, target := range n.targets {
-		if n.group != nil {
-			delete(n.queue.groups, groupRoute{target, n.group.key})
+func (d *destQueue) forgetTargets() {
+	for _, target := range d.targets {
+		if d.group != nil {
+			delete(d.queue.groups, groupRoute{target, d.group.key})
 		} else {
-			delete(n.queue.routes, target)
+			delete(d.queue.routes, target)
 		}
 	}
-	n.targets = n.targets[:0]
+	d.targets = d.targets[:0]
 }
 
 // canaryDest is the destination of canaries: each call succeeds at once.
@@ -192,8 +192,8 @@ func (tq *topicQueues) keeps(n *destQueue) bool {
 }
 
 // belongs reports that a queue was not forgotten, and its topic has not changed since.
-func (n *destQueue) belongs() bool {
-	return n.at >= 0 && n.at < len(n.queue.dests) && n.queue.dests[n.at] == n
+func (d *destQueue) belongs() bool {
+	return d.at >= 0 && d.at < len(d.queue.dests) && d.queue.dests[d.at] == d
 }
 
 // update puts a destination queue where it belongs after any change of it. Cost: O(log n) in the
@@ -269,34 +269,34 @@ func (tq *topicQueues) pop(n *destQueue) {
 }
 
 // Count implements table.Queue. Cost: O(1).
-func (n *destQueue) Count(by int) {
-	n.timers += by
-	if n.belongs() {
-		n.queue.standing[n.state] += by
+func (d *destQueue) Count(by int) {
+	d.timers += by
+	if d.belongs() {
+		d.queue.standing[d.state] += by
 	}
 }
 
 // DueOrder implements table.Queue.
-func (n *destQueue) DueOrder() *table.DueOrder { return &n.queue.dueOrder }
+func (d *destQueue) DueOrder() *table.DueOrder { return &d.queue.dueOrder }
 
 // put and take are queueIn and pop for several timers, after which the queue is updated.
-func (n *destQueue) put(e entry, nowMs int64) {
-	if q := n.queue; !q.pulled() && !q.mode.fair && nowMs-e.dueMs > backlogAfterMs {
-		n.backlog.push(e)
+func (d *destQueue) put(e entry, nowMs int64) {
+	if q := d.queue; !q.pulled() && !q.mode.fair && nowMs-e.dueMs > backlogAfterMs {
+		d.backlog.push(e)
 	} else {
-		n.fresh.push(e)
+		d.fresh.push(e)
 	}
-	if n.group != nil {
-		n.group.entered(e, n.queue.queues.batchBytes(n.queue, e.handle))
+	if d.group != nil {
+		d.group.entered(e, d.queue.queues.batchBytes(d.queue, e.handle))
 	}
 }
 
-func (n *destQueue) take() {
-	h := n.half()
-	n.backlogTurn = h == &n.fresh
+func (d *destQueue) take() {
+	h := d.half()
+	d.backlogTurn = h == &d.fresh
 	h.pop()
-	if n.group != nil {
-		n.group.left()
+	if d.group != nil {
+		d.group.left()
 	}
 }
 
@@ -344,11 +344,11 @@ func (tq *topicQueues) remember(n *destQueue, target table.Target) {
 }
 
 // name is the queue's key in byDest.
-func (n *destQueue) name() any {
-	if n.group != nil {
-		return n.group.groupKey
+func (d *destQueue) name() any {
+	if d.group != nil {
+		return d.group.groupKey
 	}
-	return n.dest
+	return d.dest
 }
 
 // forgetDest drops a destination queue that has nothing.
@@ -426,13 +426,13 @@ func (tq *topicQueues) waitAhead(n *destQueue, ask delivery.Ask) {
 
 // ahead is for how many calls the queue waits at once: about what ends between two of its turns,
 // and no more than its timers need.
-func (n *destQueue) ahead() int {
-	q := n.queue
-	need := n.len()
+func (d *destQueue) ahead() int {
+	q := d.queue
+	need := d.len()
 	if len(q.dests) == 1 {
 		need += q.waiting[free]
 	}
-	if n.group != nil {
+	if d.group != nil {
 		need = need/q.topic.Policy.Batch.Max + 1
 	}
 	return min(turnsAhead*q.turnsOf(), mostAhead, need)

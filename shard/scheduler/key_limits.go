@@ -248,16 +248,16 @@ const turnUnit = 10_000
 
 // turnsOf is the shard's part of what the topic may do at once, where keys take turns: the weights
 // of the keys with something due. 0: as any other shard.
-func (q *topicKeys) turnsOf() int {
-	if !q.mode.fair {
+func (k *topicKeys) turnsOf() int {
+	if !k.mode.fair {
 		return 0
 	}
-	return max(q.weights, 1)
+	return max(k.weights, 1)
 }
 
 // part sets the shard's part of the turns at a receiver.
-func (q *topicKeys) part(p *order.Share) *order.Share {
-	p.Weight = q.turnsOf()
+func (k *topicKeys) part(p *order.Share) *order.Share {
+	p.Weight = k.turnsOf()
 	return p
 }
 

@@ -71,7 +71,7 @@ func startWithin(slow bool) time.Duration {
 }
 
 // within is the lease's bound.
-func (f *activeLease) within() time.Duration { return startWithin(f.slow) }
+func (l *activeLease) within() time.Duration { return startWithin(l.slow) }
 
 const (
 	// A commit or confirmation of half this makes a leader slow. Proofs of StartWithin still reach

@@ -148,18 +148,18 @@ func (l *Limits) join(id timer.TopicID, notify func()) *limiterUse {
 }
 
 // setWeights counts the weights of a queue's keys that have something due.
-func (p *limiterUse) setWeights(n int) {
-	p.limit.mu.Lock()
-	defer p.limit.mu.Unlock()
-	p.limit.weights += n - p.weights
-	p.weights = n
+func (u *limiterUse) setWeights(n int) {
+	u.limit.mu.Lock()
+	defer u.limit.mu.Unlock()
+	u.limit.weights += n - u.weights
+	u.weights = n
 }
 
 // leave undoes join.
-func (p *limiterUse) leave(now time.Duration) {
-	p.setWeights(0)
-	p.release(now)
-	b := p.limit
+func (u *limiterUse) leave(now time.Duration) {
+	u.setWeights(0)
+	u.release(now)
+	b := u.limit
 	b.owner.mu.Lock()
 	defer b.owner.mu.Unlock()
 	b.mu.Lock()
@@ -169,9 +169,9 @@ func (p *limiterUse) leave(now time.Duration) {
 }
 
 // forget drops an unused limit. Both locks are held.
-func (b *limit) forget() {
-	if b.users == 0 && b.leases == 0 && b.owner.topics[b.id] == b {
-		delete(b.owner.topics, b.id)
+func (l *limit) forget() {
+	if l.users == 0 && l.leases == 0 && l.owner.topics[l.id] == l {
+		delete(l.owner.topics, l.id)
 	}
 }
 
@@ -179,19 +179,19 @@ func (b *limit) forget() {
 // latest. turns is its part of them; 0: as any other. want is how many more it could use before it
 // asks again: they are granted in advance. With one alone, a queue with many turns would be out of
 // line for most of them, while others are in it.
-func (p *limiterUse) acquire(t *timer.Topic, turns, want int, now time.Duration) (ok bool, wait time.Duration) {
-	b := p.limit
+func (u *limiterUse) acquire(t *timer.Topic, turns, want int, now time.Duration) (ok bool, wait time.Duration) {
+	b := u.limit
 	b.mu.Lock()
-	b.topic, p.part.Weight, p.want = t, turns, want
+	b.topic, u.part.Weight, u.want = t, turns, want
 	var told []*limiterUse
-	if p.lent == 0 {
-		if !p.turn.In() {
-			b.line.Push(&p.turn)
+	if u.lent == 0 {
+		if !u.turn.In() {
+			b.line.Push(&u.turn)
 		}
-		told, wait = b.serve(now, p)
+		told, wait = b.serve(now, u)
 	}
-	if ok = p.lent > 0; ok {
-		p.lent--
+	if ok = u.lent > 0; ok {
+		u.lent--
 	}
 	b.mu.Unlock()
 	notifyAll(told)
@@ -199,50 +199,50 @@ func (p *limiterUse) acquire(t *timer.Topic, turns, want int, now time.Duration)
 }
 
 // keep undoes an acquire whose lease was not used: the queue's next acquire gets it.
-func (p *limiterUse) keep() {
-	p.limit.mu.Lock()
-	defer p.limit.mu.Unlock()
-	p.lent++
+func (u *limiterUse) keep() {
+	u.limit.mu.Lock()
+	defer u.limit.mu.Unlock()
+	u.lent++
 }
 
 // spend uses a lease that was kept.
-func (p *limiterUse) spend() {
-	p.limit.mu.Lock()
-	defer p.limit.mu.Unlock()
-	p.lent--
+func (u *limiterUse) spend() {
+	u.limit.mu.Lock()
+	defer u.limit.mu.Unlock()
+	u.lent--
 }
 
 // granted reports that the queue has a lease that it has not used yet.
-func (p *limiterUse) granted() bool {
-	p.limit.mu.Lock()
-	defer p.limit.mu.Unlock()
-	return p.lent > 0
+func (u *limiterUse) granted() bool {
+	u.limit.mu.Lock()
+	defer u.limit.mu.Unlock()
+	return u.lent > 0
 }
 
 // beginEmpty has a new limit's bucket begin as one that was empty at a moment, not full.
-func (b *limit) beginEmpty(t *timer.Topic, at time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.bucket.begun {
-		perSecond, _ := b.owner.shares.Rate(t)
-		b.bucket = bucket{begun: true, at: at, perSecond: perSecond}
+func (l *limit) beginEmpty(t *timer.Topic, at time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.bucket.begun {
+		perSecond, _ := l.owner.shares.Rate(t)
+		l.bucket = bucket{begun: true, at: at, perSecond: perSecond}
 	}
 }
 
 // release leaves the line and returns what was granted: the queue has nothing to lease now.
-func (p *limiterUse) release(now time.Duration) {
-	b := p.limit
+func (u *limiterUse) release(now time.Duration) {
+	b := u.limit
 	b.mu.Lock()
-	if p.lent == 0 && !p.turn.In() {
+	if u.lent == 0 && !u.turn.In() {
 		b.mu.Unlock()
 		return
 	}
-	if p.turn.In() {
-		b.line.Leave(&p.turn)
+	if u.turn.In() {
+		b.line.Leave(&u.turn)
 	}
-	b.leases -= p.lent
-	b.bucket.tokens += float64(p.lent)
-	p.lent = 0
+	b.leases -= u.lent
+	b.bucket.tokens += float64(u.lent)
+	u.lent = 0
 	told, _ := b.serve(now, nil)
 	b.mu.Unlock()
 	notifyAll(told)
@@ -250,29 +250,29 @@ func (p *limiterUse) release(now time.Duration) {
 
 // lend counts a lease that was not acquired: it was taken before the topic had a limit, or by a
 // former leader.
-func (b *limit) lend() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leases++
+func (l *limit) lend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leases++
 }
 
 // end counts the end of a lease of a moment. If its call never started, its token is returned too.
-func (b *limit) end(now, takenAt time.Duration, delivered bool) {
-	b.mu.Lock()
-	b.leases--
+func (l *limit) end(now, takenAt time.Duration, delivered bool) {
+	l.mu.Lock()
+	l.leases--
 	if !delivered {
-		b.bucket.giveBack(takenAt)
+		l.bucket.giveBack(takenAt)
 	}
-	told, _ := b.serve(now, nil)
-	idle := b.users == 0 && b.leases == 0
-	b.mu.Unlock()
+	told, _ := l.serve(now, nil)
+	idle := l.users == 0 && l.leases == 0
+	l.mu.Unlock()
 	notifyAll(told)
 	if idle {
-		b.owner.mu.Lock()
-		b.mu.Lock()
-		b.forget()
-		b.mu.Unlock()
-		b.owner.mu.Unlock()
+		l.owner.mu.Lock()
+		l.mu.Lock()
+		l.forget()
+		l.mu.Unlock()
+		l.owner.mu.Unlock()
 	}
 }
 
@@ -283,11 +283,11 @@ func notifyAll(list []*limiterUse) {
 }
 
 // shut returns the limit that refuses this queue one more lease, and when to look again.
-func (p *limiterUse) shut(now time.Duration) (cause timer.WaitCause, wait time.Duration) {
-	b := p.limit
+func (u *limiterUse) shut(now time.Duration) (cause timer.WaitCause, wait time.Duration) {
+	b := u.limit
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p.lent > 0 || b.topic == nil {
+	if u.lent > 0 || b.topic == nil {
 		return timer.NoWait, 0
 	}
 	ok, wait := b.room(now)
@@ -303,26 +303,26 @@ func (p *limiterUse) shut(now time.Duration) (cause timer.WaitCause, wait time.D
 // serve grants leases to waiting queues in order, while there is room. It returns the queues to
 // notify, without asker, and when to look again. O(log n) of the queues for each lease that is
 // granted, at most mostAhead for each queue.
-func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse, wait time.Duration) {
-	for b.line.Len() > 0 {
-		ok, wait := b.room(now)
+func (l *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse, wait time.Duration) {
+	for l.line.Len() > 0 {
+		ok, wait := l.room(now)
 		if !ok {
-			if b.owner.manual && asker == nil && wait < untilNotified { // they do not poll: they learn when to ask again
-				for i := range b.line.Len() {
-					told = append(told, b.line.At(i))
+			if l.owner.manual && asker == nil && wait < untilNotified { // they do not poll: they learn when to ask again
+				for i := range l.line.Len() {
+					told = append(told, l.line.At(i))
 				}
 			}
 			return told, wait
 		}
-		p := b.line.First()
-		b.line.Serve(&p.turn)
+		p := l.line.First()
+		l.line.Serve(&p.turn)
 		p.lent++
-		b.leases++
+		l.leases++
 		if p.lent < p.want {
-			b.line.Push(&p.turn)
+			l.line.Push(&p.turn)
 		}
-		if b.topic.Policy.Rate.PerSecond > 0 {
-			b.bucket.take()
+		if l.topic.Policy.Rate.PerSecond > 0 {
+			l.bucket.take()
 		}
 		if p != asker && p.lent == 1 {
 			told = append(told, p)
@@ -332,10 +332,10 @@ func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 }
 
 // room reports whether one more lease is within the limits. If not, wait is when to look again.
-func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
-	p, shares := &b.topic.Policy, b.owner.shares
-	if p.Concurrency > 0 && b.leases >= shares.Concurrency(b.topic, p.Concurrency, now) {
-		if b.owner.manual {
+func (l *limit) room(now time.Duration) (ok bool, wait time.Duration) {
+	p, shares := &l.topic.Policy, l.owner.shares
+	if p.Concurrency > 0 && l.leases >= shares.Concurrency(l.topic, p.Concurrency, now) {
+		if l.owner.manual {
 			return false, untilNotified
 		}
 		return false, LimitPoll
@@ -343,8 +343,8 @@ func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	if p.Rate.PerSecond <= 0 {
 		return true, 0
 	}
-	perSecond, burst := shares.Rate(b.topic)
-	if wait := b.bucket.fill(now, perSecond, float64(max(burst, 1))); wait > 0 || burst <= 0 {
+	perSecond, burst := shares.Rate(l.topic)
+	if wait := l.bucket.fill(now, perSecond, float64(max(burst, 1))); wait > 0 || burst <= 0 {
 		if wait == 0 {
 			wait = LimitPoll
 		}
@@ -352,7 +352,7 @@ func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 		if burst < p.Rate.Burst {
 			poll = LimitPoll // other nodes have a part; this node's may change by then
 		}
-		if b.owner.manual {
+		if l.owner.manual {
 			poll = wait
 		}
 		return false, min(max(wait, time.Millisecond), poll)

@@ -204,12 +204,12 @@ func (s *Scheduler) take(d departure) {
 }
 
 // endedElsewhere passes the end of a call on to the scheduler that has its lease now.
-func (f *activeLease) endedElsewhere(a *delivery.Outcome) {
+func (l *activeLease) endedElsewhere(a *delivery.Outcome) {
 	end := *a
-	f.moved.env.Post(func(stopped bool) {
+	l.moved.env.Post(func(stopped bool) {
 		if !stopped {
-			f.moved.leases.ended(f, &end)
-			f.moved.env.Wake()
+			l.moved.leases.ended(l, &end)
+			l.moved.env.Wake()
 		}
 	})
 }

@@ -15,11 +15,11 @@ import (
 const outcomesIn timer.TopicID = 9
 
 // followed applies an item with an outcome of topic 9 in front of it.
-func (d *tableHarness) followed(fill func(b *Batch)) timer.Result {
-	d.t.Helper()
-	return d.do(func(b *Batch) {
+func (th *tableHarness) followed(fill func(b *Batch)) timer.Result {
+	th.t.Helper()
+	return th.do(func(b *Batch) {
 		b.FollowUp(&timer.Command{Kind: timer.Add, Topic: outcomesIn, ID: "outcome", Spec: &timer.Spec{
-			DueMs: d.now, Payload: []byte("{}"), PayloadKind: timer.JSONPayload, OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{},
+			DueMs: th.now, Payload: []byte("{}"), PayloadKind: timer.JSONPayload, OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{},
 		}})
 		fill(b)
 	})

@@ -20,23 +20,23 @@ func newTableHarness(t *testing.T) *tableHarness {
 	return &tableHarness{t: t, table: New(1, applyNow), now: applyNow}
 }
 
-func (d *tableHarness) do(fill func(b *Batch)) timer.Result {
-	d.t.Helper()
+func (th *tableHarness) do(fill func(b *Batch)) timer.Result {
+	th.t.Helper()
 	var b Batch
-	b.Reset(d.now, 1, 1)
+	b.Reset(th.now, 1, 1)
 	fill(&b)
-	got, err := d.table.Apply(b.Bytes(), func(int, *timer.Result) bool { return true }, nil)
+	got, err := th.table.Apply(b.Bytes(), func(int, *timer.Result) bool { return true }, nil)
 	if err != nil || len(got) != 1 {
-		d.t.Fatalf("apply: %v, %v", got, err)
+		th.t.Fatalf("apply: %v, %v", got, err)
 	}
-	if err := d.table.Audit(false); err != nil {
-		d.t.Fatal(err)
+	if err := th.table.Audit(false); err != nil {
+		th.t.Fatal(err)
 	}
 	return got[0]
 }
 
-func (d *tableHarness) command(c timer.Command) timer.Result {
-	d.t.Helper()
+func (th *tableHarness) command(c timer.Command) timer.Result {
+	th.t.Helper()
 	if c.Topic == 0 {
 		c.Topic = 1
 	}
@@ -44,27 +44,27 @@ func (d *tableHarness) command(c timer.Command) timer.Result {
 		c.ID = "a"
 	}
 	if c.Spec == nil && (c.Kind == timer.Add || c.Kind == timer.Put) {
-		c.Spec = &timer.Spec{DueMs: d.now + 1000}
+		c.Spec = &timer.Spec{DueMs: th.now + 1000}
 	}
-	return d.do(func(b *Batch) { b.Command(&c) })
+	return th.do(func(b *Batch) { b.Command(&c) })
 }
 
-func (d *tableHarness) lease() timer.Result {
-	d.t.Helper()
-	h, _ := d.table.Lookup(1, "a")
-	due := d.table.Due(h)
-	return d.do(func(b *Batch) { b.Lease(15_000, h, due.Seq, due.Rev) })
+func (th *tableHarness) lease() timer.Result {
+	th.t.Helper()
+	h, _ := th.table.Lookup(1, "a")
+	due := th.table.Due(h)
+	return th.do(func(b *Batch) { b.Lease(15_000, h, due.Seq, due.Rev) })
 }
 
-func (d *tableHarness) end(o Outcome) timer.Result {
-	d.t.Helper()
-	h, _ := d.table.Lookup(1, "a")
-	due := d.table.Due(h)
-	o.Handle, o.Seq, o.StartedMs, o.EndedMs = h, due.Seq, d.now, d.now
+func (th *tableHarness) end(o Outcome) timer.Result {
+	th.t.Helper()
+	h, _ := th.table.Lookup(1, "a")
+	due := th.table.Due(h)
+	o.Handle, o.Seq, o.StartedMs, o.EndedMs = h, due.Seq, th.now, th.now
 	if o.Fence == 0 {
 		o.Fence = due.Fence
 	}
-	return d.do(func(b *Batch) { b.Outcome(&o) })
+	return th.do(func(b *Batch) { b.Outcome(&o) })
 }
 
 // states brings a timer "a" of version 2 and content 5 into each state.

@@ -15,13 +15,13 @@ import (
 	"carillon/timer"
 )
 
-func (d *tableHarness) collect(payload string, change ...func(*timer.Command)) timer.Result {
-	d.t.Helper()
-	c := timer.Command{Kind: timer.Add, Merge: timer.MergeCollect, Spec: &timer.Spec{DueMs: d.now + 60_000, PayloadKind: timer.JSONPayload, Payload: []byte(payload), Collect: &timer.Collect{}}}
+func (th *tableHarness) collect(payload string, change ...func(*timer.Command)) timer.Result {
+	th.t.Helper()
+	c := timer.Command{Kind: timer.Add, Merge: timer.MergeCollect, Spec: &timer.Spec{DueMs: th.now + 60_000, PayloadKind: timer.JSONPayload, Payload: []byte(payload), Collect: &timer.Collect{}}}
 	for _, f := range change {
 		f(&c)
 	}
-	return d.command(c)
+	return th.command(c)
 }
 
 func collectMax(n int) func(*timer.Command) { return func(c *timer.Command) { c.Spec.Collect.Max = n } }
@@ -30,10 +30,10 @@ func part(name string) func(*timer.Command) {
 }
 
 // shows compares a timer's array with what is expected.
-func (d *tableHarness) shows(got *timer.Timer, payload string, state timer.State, collected int) {
-	d.t.Helper()
+func (th *tableHarness) shows(got *timer.Timer, payload string, state timer.State, collected int) {
+	th.t.Helper()
 	if got == nil || string(got.Payload) != payload || got.State != state || int(got.Collected) != collected {
-		d.t.Fatalf("%+v, want %s in state %d", got, payload, state)
+		th.t.Fatalf("%+v, want %s in state %d", got, payload, state)
 	}
 }
 
@@ -466,20 +466,20 @@ func TestCollectManyArrays(t *testing.T) {
 }
 
 // apply applies the commands as one entry.
-func (d *tableHarness) apply(commands ...timer.Command) []timer.Result {
-	d.t.Helper()
+func (th *tableHarness) apply(commands ...timer.Command) []timer.Result {
+	th.t.Helper()
 	var b Batch
-	b.Reset(d.now, 1, 1)
+	b.Reset(th.now, 1, 1)
 	for i := range commands {
 		commands[i].Topic, commands[i].ID = 1, cmp.Or(commands[i].ID, "a")
 		b.Command(&commands[i])
 	}
-	got, err := d.table.Apply(b.Bytes(), nil, nil)
+	got, err := th.table.Apply(b.Bytes(), nil, nil)
 	if err == nil {
-		err = d.table.Audit(false)
+		err = th.table.Audit(false)
 	}
 	if err != nil {
-		d.t.Fatal(err)
+		th.t.Fatal(err)
 	}
 	return got
 }

@@ -28,20 +28,20 @@ func halfOf(of int, topic timer.TopicID, id string) bool {
 }
 
 // entry applies an entry of one item.
-func (g *modelHarness) entry(add func(b *Batch) int) timer.Result {
-	g.t.Helper()
+func (mh *modelHarness) entry(add func(b *Batch) int) timer.Result {
+	mh.t.Helper()
 	var b Batch
-	b.Reset(g.now, 1, 2)
+	b.Reset(mh.now, 1, 2)
 	add(&b)
 	data := bytes.Clone(b.Bytes())
-	r, err := g.table.Apply(data, nil, nil)
+	r, err := mh.table.Apply(data, nil, nil)
 	if err != nil {
-		g.t.Fatal(err)
+		mh.t.Fatal(err)
 	}
-	g.model.begin(g.now, len(data))
-	g.table.TakeHistory()
-	if g.since != nil {
-		g.since = append(g.since, data)
+	mh.model.begin(mh.now, len(data))
+	mh.table.TakeHistory()
+	if mh.since != nil {
+		mh.since = append(mh.since, data)
 	}
 	return r[0]
 }
@@ -56,19 +56,19 @@ func birth(t *Table) (b []byte) {
 }
 
 // divide divides the table in the log, and the model, and returns the model of the child.
-func (g *modelHarness) divide(of int) *model {
-	g.t.Helper()
-	half := make([]uint64, g.table.slots.High>>6+1)
-	g.table.Newer(0, 0, 1<<30, func(h timer.Handle, topic timer.TopicID, id []byte) {
+func (mh *modelHarness) divide(of int) *model {
+	mh.t.Helper()
+	half := make([]uint64, mh.table.slots.High>>6+1)
+	mh.table.Newer(0, 0, 1<<30, func(h timer.Handle, topic timer.TopicID, id []byte) {
 		if halfOf(of, topic, string(id)) {
 			half[h>>6] |= 1 << (h & 63)
 		}
 	})
 	half[0] |= 1 // no slot
-	if r := g.entry(func(b *Batch) int { return b.Divide(of, half) }); r.Code != timer.OK {
-		g.t.Fatalf("code %d", r.Code)
+	if r := mh.entry(func(b *Batch) int { return b.Divide(of, half) }); r.Code != timer.OK {
+		mh.t.Fatalf("code %d", r.Code)
 	}
-	m := g.model
+	m := mh.model
 	child := newModel()
 	child.clock, child.seq, child.fence = m.clock, m.seq, m.fence
 	for topic, at := range m.closed {

@@ -44,32 +44,32 @@ func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
 
 // checkTold compares the table's history events of an entry with the model: each end with the whole
 // timer, and each attempt after which a timer continues.
-func (g *modelHarness) checkTold() {
-	g.t.Helper()
-	events, want := g.table.TakeHistory(), g.model.told
-	g.model.told = nil
+func (mh *modelHarness) checkTold() {
+	mh.t.Helper()
+	events, want := mh.table.TakeHistory(), mh.model.told
+	mh.model.told = nil
 	if len(events) != len(want) {
-		g.t.Fatalf("%d events are told, the model has %d", len(events), len(want))
+		mh.t.Fatalf("%d events are told, the model has %d", len(events), len(want))
 	}
 	for i, e := range events {
 		w := &want[i]
 		if e.Item != uint32(i) || e.Topic != w.timer.Topic || e.Seq != w.timer.Seq || e.State != w.state || e.EndMs != w.endMs || string(e.ID) != w.timer.ID {
-			g.t.Fatalf("event %d is %+v, the model says %+v", i, e, w)
+			mh.t.Fatalf("event %d is %+v, the model says %+v", i, e, w)
 		}
 		if e.State == 0 {
 			if a, err := DecodeHistoryAttempt(e.Body); err != nil || !reflect.DeepEqual(a, w.attempt) {
-				g.t.Fatalf("attempt %+v, %v; the model says %+v", a, err, w.attempt)
+				mh.t.Fatalf("attempt %+v, %v; the model says %+v", a, err, w.attempt)
 			}
 			continue
 		}
-		w.timer.Origin = g.originOf(w.timer.Seq)
+		w.timer.Origin = mh.originOf(w.timer.Seq)
 		got, err := DecodeHistoryEnd(e.Body)
 		if err != nil || got.ByAttempt != w.byAttempt || !reflect.DeepEqual(*got.Timer, w.timer) {
-			g.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)
+			mh.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)
 		}
 		// appendTimerAt and AppendTimer write the same bytes.
 		if long := encoding.AppendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
-			g.t.Fatalf("body %x, as a copy it is %x", e.Body[10:], long)
+			mh.t.Fatalf("body %x, as a copy it is %x", e.Body[10:], long)
 		}
 	}
 }

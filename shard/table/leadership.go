@@ -88,9 +88,9 @@ func NewIncarnation(node uint64, start uint32) Incarnation {
 }
 
 // Node returns the id of the process's node.
-func (o Incarnation) Node() uint64 { return uint64(o) >> 24 }
+func (i Incarnation) Node() uint64 { return uint64(i) >> 24 }
 
 // Start returns the start count of the process, modulo 2^24.
-func (o Incarnation) Start() uint32 { return uint32(o) & 0xffffff }
+func (i Incarnation) Start() uint32 { return uint32(i) & 0xffffff }
 
 func (l *leaderships) LastFence() uint64 { return l.fence }

@@ -43,16 +43,16 @@ type modelHarness struct {
 }
 
 // originOf returns the shard that gave a number, if it is not the table's.
-func (g *modelHarness) originOf(seq uint64) timer.ShardID {
-	if seq <= g.last {
+func (mh *modelHarness) originOf(seq uint64) timer.ShardID {
+	if seq <= mh.last {
 		return 7
 	}
 	return 0
 }
 
 // belong makes a command one for the table's half.
-func (g *modelHarness) belong(c *timer.Command) {
-	for c.ID != "" && g.belongs != nil && !g.belongs(c.Topic, c.ID) {
+func (mh *modelHarness) belong(c *timer.Command) {
+	for c.ID != "" && mh.belongs != nil && !mh.belongs(c.Topic, c.ID) {
 		c.ID += "+"
 	}
 }
@@ -63,8 +63,8 @@ func newModelHarness(t testing.TB, pick func(n int) int) *modelHarness {
 	return &modelHarness{t: t, pick: pick, table: New(7, fakeStart), model: newModel(), now: fakeStart, id: 7}
 }
 
-func (g *modelHarness) at(h timer.Handle) *modelTimer {
-	for _, x := range g.model.all {
+func (mh *modelHarness) at(h timer.Handle) *modelTimer {
+	for _, x := range mh.model.all {
 		if x.handle == h {
 			return x
 		}
@@ -73,68 +73,68 @@ func (g *modelHarness) at(h timer.Handle) *modelTimer {
 }
 
 // turn applies one batch to the table and the model and compares the answers.
-func (g *modelHarness) turn() {
-	g.t.Helper()
-	g.now += int64(g.pick(3)) * int64(g.pick(40_000))
+func (mh *modelHarness) turn() {
+	mh.t.Helper()
+	mh.now += int64(mh.pick(3)) * int64(mh.pick(40_000))
 	var b Batch
-	b.Reset(g.now, 1, 2)
-	steps := make([]step, 1+g.pick(6))
-	g.drawn = nil
+	b.Reset(mh.now, 1, 2)
+	steps := make([]step, 1+mh.pick(6))
+	mh.drawn = nil
 	for i := range steps {
-		steps[i] = g.item(&b)
+		steps[i] = mh.item(&b)
 	}
-	preview := g.preview(len(steps))
+	preview := mh.preview(len(steps))
 	data := bytes.Clone(b.Bytes())
-	g.table.KeepHistory()
-	got, err := g.table.Apply(data, func(int, *timer.Result) bool { return true }, nil)
+	mh.table.KeepHistory()
+	got, err := mh.table.Apply(data, func(int, *timer.Result) bool { return true }, nil)
 	if err != nil || len(got) != len(steps) {
-		g.t.Fatalf("apply: %d results, %v", len(got), err)
+		mh.t.Fatalf("apply: %d results, %v", len(got), err)
 	}
 	preview(got)
-	g.model.begin(g.now, len(data))
+	mh.model.begin(mh.now, len(data))
 	for i, do := range steps {
 		code, x := do()
 		if got[i].Code != code {
-			g.t.Fatalf("item %d: code %d, the model says %d (%+v)", i, got[i].Code, code, x)
+			mh.t.Fatalf("item %d: code %d, the model says %d (%+v)", i, got[i].Code, code, x)
 		}
 		if x != nil {
 			if x.handle == 0 {
 				x.handle = got[i].Handle
 			}
 			if got[i].Handle != x.handle || got[i].Timer == nil {
-				g.t.Fatalf("item %d: handle %d, the model says %d (drawn %+v)", i, got[i].Handle, x.handle, g.drawn)
+				mh.t.Fatalf("item %d: handle %d, the model says %d (drawn %+v)", i, got[i].Handle, x.handle, mh.drawn)
 			}
-			g.same(got[i].Timer, x)
+			mh.same(got[i].Timer, x)
 		}
 	}
-	if n := g.table.Outcomes(); len(n.Made) != len(g.model.made) || n.Lost != g.model.lost {
-		g.t.Fatalf("outcomes %+v, the model made %d and lost %d", n, len(g.model.made), g.model.lost)
+	if n := mh.table.Outcomes(); len(n.Made) != len(mh.model.made) || n.Lost != mh.model.lost {
+		mh.t.Fatalf("outcomes %+v, the model made %d and lost %d", n, len(mh.model.made), mh.model.lost)
 	}
-	for i, x := range g.model.made {
-		x.handle = g.table.Outcomes().Made[i]
+	for i, x := range mh.model.made {
+		x.handle = mh.table.Outcomes().Made[i]
 	}
-	for _, x := range g.model.all {
+	for _, x := range mh.model.all {
 		for h := timer.Handle(1); x.handle == 0; h++ { // it continued another timer
-			if g.table.Live(h, x.Seq) {
+			if mh.table.Live(h, x.Seq) {
 				x.handle = h
 			}
 		}
 	}
-	g.checkTold()
-	if g.since != nil {
-		g.since = append(g.since, data)
+	mh.checkTold()
+	if mh.since != nil {
+		mh.since = append(mh.since, data)
 	}
 }
 
-func (g *modelHarness) same(got *timer.Timer, x *modelTimer) {
-	g.t.Helper()
+func (mh *modelHarness) same(got *timer.Timer, x *modelTimer) {
+	mh.t.Helper()
 	want := x.Timer
 	want.Content, want.Occurrence, want.FirstMs = x.content, uint32(x.occurrence), x.first
 	if x.first == 0 && !x.noExpiry && (x.Repeat == nil || x.occurrence == 1) {
 		want.FirstMs = x.CreatedMs
 	}
-	want.Origin = g.originOf(x.Seq)
-	want.Successor = want.Successor || !x.behind && g.model.blocks(x)
+	want.Origin = mh.originOf(x.Seq)
+	want.Successor = want.Successor || !x.behind && mh.model.blocks(x)
 	if x.Collected > 0 && got.Payload == nil && len(want.Payload) > shownPayload {
 		want.Payload = nil
 	}
@@ -142,35 +142,35 @@ func (g *modelHarness) same(got *timer.Timer, x *modelTimer) {
 		want.Occurrence, want.FirstMs = got.Occurrence, got.FirstMs
 	}
 	if !reflect.DeepEqual(*got, want) {
-		g.t.Fatalf("timer is\n%+v\nthe model says\n%+v", *got, want)
+		mh.t.Fatalf("timer is\n%+v\nthe model says\n%+v", *got, want)
 	}
 }
 
 // check compares the whole state.
-func (g *modelHarness) check() {
-	g.t.Helper()
-	if err := g.table.Audit(false); err != nil {
-		g.t.Fatal(err)
+func (mh *modelHarness) check() {
+	mh.t.Helper()
+	if err := mh.table.Audit(false); err != nil {
+		mh.t.Fatal(err)
 	}
 	var sum [3]timer.Counts
-	for _, x := range g.model.all {
-		got := g.table.Copy(x.handle)
+	for _, x := range mh.model.all {
+		got := mh.table.Copy(x.handle)
 		if got == nil {
-			g.t.Fatalf("handle %d of %q is free", x.handle, x.ID)
+			mh.t.Fatalf("handle %d of %q is free", x.handle, x.ID)
 		}
-		g.same(got, x)
-		d := g.table.Due(x.handle)
+		mh.same(got, x)
+		d := mh.table.Due(x.handle)
 		if d.Missed != x.missed || d.Rev != x.rev || d.State == timer.Leased && d.NextMs != x.until || d.State == timer.Dead && d.RetainMs != x.until {
-			g.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
+			mh.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
 		}
 		if d.State == timer.Leased && (d.Holder != x.holder || d.LeaseMs != x.lasts || d.FiredMs != x.FiredMs || d.Status != x.LastStatus) {
-			g.t.Fatalf("due is %+v, the model says a lease of %d ms with holder %d", d, x.lasts, x.holder)
+			mh.t.Fatalf("due is %+v, the model says a lease of %d ms with holder %d", d, x.lasts, x.holder)
 		}
 		if d.ExpiresMs != x.expiry() {
-			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, x.expiry())
+			mh.t.Fatalf("expires at %d, want %d", d.ExpiresMs, x.expiry())
 		}
 		if !x.State.Over() {
-			g.sameLog(x)
+			mh.sameLog(x)
 		}
 		n := &sum[x.Topic]
 		if !x.State.Over() && x.Callback.URL == "" {
@@ -187,64 +187,64 @@ func (g *modelHarness) check() {
 			n.Dead++
 		}
 	}
-	if g.table.Len()-foreignIn(g.table) != len(g.model.all) || g.table.Counts(1) != sum[1] || g.table.Counts(2) != sum[2] {
-		g.t.Fatalf("%d timers, the model has %d", g.table.Len(), len(g.model.all))
+	if mh.table.Len()-foreignIn(mh.table) != len(mh.model.all) || mh.table.Counts(1) != sum[1] || mh.table.Counts(2) != sum[2] {
+		mh.t.Fatalf("%d timers, the model has %d", mh.table.Len(), len(mh.model.all))
 	}
-	for key, l := range g.model.byID {
+	for key, l := range mh.model.byID {
 		if len(l) > 0 {
-			x := g.model.shown(l[0].Topic, l[0].ID)
-			if h, _ := g.table.Lookup(x.Topic, x.ID); h != x.handle {
-				g.t.Fatalf("%s names handle %d, the model says %d", key, h, x.handle)
+			x := mh.model.shown(l[0].Topic, l[0].ID)
+			if h, _ := mh.table.Lookup(x.Topic, x.ID); h != x.handle {
+				mh.t.Fatalf("%s names handle %d, the model says %d", key, h, x.handle)
 			}
 		}
 	}
 }
 
 // sameLog compares the logged attempts of a timer with the model's.
-func (g *modelHarness) sameLog(x *modelTimer) {
-	g.t.Helper()
+func (mh *modelHarness) sameLog(x *modelTimer) {
+	mh.t.Helper()
 	var logged []timer.HistoryAttempt
-	if s := g.table.slots.At(x.handle); s.Attempt != 0 {
-		for log := (encoding.Reader{Rest: g.table.content.Attempts(g.table.attempts.At(s.Attempt).ErrRef)}); len(log.Rest) > 0; {
+	if s := mh.table.slots.At(x.handle); s.Attempt != 0 {
+		for log := (encoding.Reader{Rest: mh.table.content.Attempts(mh.table.attempts.At(s.Attempt).ErrRef)}); len(log.Rest) > 0; {
 			logged = append(logged, readAttempt(&log))
 		}
 	}
 	if !reflect.DeepEqual(logged, x.logged) {
-		g.t.Fatalf("handle %d has logged %+v, the model says %+v", x.handle, logged, x.logged)
+		mh.t.Fatalf("handle %d has logged %+v, the model says %+v", x.handle, logged, x.logged)
 	}
 }
 
 // restart takes a snapshot while entries are applied, loads it, applies the same entries to the new
 // table and continues with that one (I12).
-func (g *modelHarness) restart() {
-	g.t.Helper()
-	want, hash := dump(g.table), g.table.Hash()
-	snap := g.table.BeginSnapshot()
-	g.since = [][]byte{}
+func (mh *modelHarness) restart() {
+	mh.t.Helper()
+	want, hash := dump(mh.table), mh.table.Hash()
+	snap := mh.table.BeginSnapshot()
+	mh.since = [][]byte{}
 	var image []byte
 	for done := false; !done; {
-		for range g.pick(3) {
-			g.turn()
+		for range mh.pick(3) {
+			mh.turn()
 		}
-		image, done = snap.Next(image, 1+g.pick(3000))
+		image, done = snap.Next(image, 1+mh.pick(3000))
 	}
-	loaded, err := Load(g.id, bytes.NewReader(image))
+	loaded, err := Load(mh.id, bytes.NewReader(image))
 	if err != nil {
-		g.t.Fatalf("%v in %d bytes of\n%s", err, len(image), want)
+		mh.t.Fatalf("%v in %d bytes of\n%s", err, len(image), want)
 	}
 	if got := dump(loaded); got != want || loaded.Hash() != hash {
-		g.t.Fatalf("loaded %x\n%s\nwant %x\n%s", loaded.Hash(), got, hash, want)
+		mh.t.Fatalf("loaded %x\n%s\nwant %x\n%s", loaded.Hash(), got, hash, want)
 	}
-	for _, data := range g.since {
+	for _, data := range mh.since {
 		if _, err := loaded.Apply(data, nil, nil); err != nil {
-			g.t.Fatal(err)
+			mh.t.Fatal(err)
 		}
 	}
-	if got, want := dump(loaded), dump(g.table); got != want || loaded.Hash() != g.table.Hash() {
-		g.t.Fatalf("after the log %x\n%s\nwant %x\n%s", loaded.Hash(), got, g.table.Hash(), want)
+	if got, want := dump(loaded), dump(mh.table); got != want || loaded.Hash() != mh.table.Hash() {
+		mh.t.Fatalf("after the log %x\n%s\nwant %x\n%s", loaded.Hash(), got, mh.table.Hash(), want)
 	}
-	g.since = nil
-	g.table = loaded
+	mh.since = nil
+	mh.table = loaded
 }
 
 // placeOf prints a timer's place among those of its id.
@@ -297,17 +297,17 @@ func dump(t *Table) string {
 	return b.String()
 }
 
-func (g *modelHarness) drive(turns int) {
+func (mh *modelHarness) drive(turns int) {
 	for i := range turns {
-		g.turn()
+		mh.turn()
 		if i%16 == 15 {
-			g.check()
+			mh.check()
 		}
-		if g.pick(40) == 0 {
-			g.restart()
+		if mh.pick(40) == 0 {
+			mh.restart()
 		}
 	}
-	g.check()
+	mh.check()
 }
 
 func TestTableAgainstModel(t *testing.T) {

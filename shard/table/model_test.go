@@ -141,11 +141,11 @@ func (m *model) create(c *timer.Command) (timer.Code, *modelTimer) {
 }
 
 // expiry returns the last time at which an attempt may start; 0: unlimited.
-func (x *modelTimer) expiry() int64 {
-	if !x.HasExpiry || x.noExpiry || x.State.Over() {
+func (t *modelTimer) expiry() int64 {
+	if !t.HasExpiry || t.noExpiry || t.State.Over() {
 		return 0
 	}
-	return x.DueMs + x.ExpiresAfterMs
+	return t.DueMs + t.ExpiresAfterMs
 }
 
 func (m *model) enter(x *modelTimer) {
@@ -154,10 +154,10 @@ func (m *model) enter(x *modelTimer) {
 	m.all = append(m.all, x)
 }
 
-func (x *modelTimer) begin() {
-	x.noExpiry, x.series, x.occurrence = false, x.Repeat != nil, 0
-	if x.series {
-		x.occurrence = 1
+func (t *modelTimer) begin() {
+	t.noExpiry, t.series, t.occurrence = false, t.Repeat != nil, 0
+	if t.series {
+		t.occurrence = 1
 	}
 }
 
@@ -613,7 +613,7 @@ func (m *model) follow(x, next *modelTimer) {
 	}
 }
 
-func (x *modelTimer) live() bool { return !x.State.Over() }
+func (t *modelTimer) live() bool { return !t.State.Over() }
 
 // yield puts a timer that may have ended behind those of its id that have not.
 func (m *model) yield(x *modelTimer) {
@@ -645,10 +645,10 @@ func (m *model) rank(x *modelTimer) {
 }
 
 // lateFrom returns the time from which the lateness of the first attempt counts.
-func (x *modelTimer) lateFrom() int64 {
-	from := max(x.DueMs, x.CreatedMs)
-	if x.AskedMs != 0 {
-		from = min(from, x.AskedMs)
+func (t *modelTimer) lateFrom() int64 {
+	from := max(t.DueMs, t.CreatedMs)
+	if t.AskedMs != 0 {
+		from = min(from, t.AskedMs)
 	}
 	return from
 }
@@ -672,9 +672,9 @@ func (m *model) goesOn(x *modelTimer, at int64) bool {
 }
 
 // next returns the next occurrence.
-func (x *modelTimer) next(at int64) *modelTimer {
-	next := &modelTimer{content: x.content, series: true, occurrence: x.occurrence + 1, Timer: timer.Timer{
-		Topic: x.Topic, ID: x.ID, Spec: x.Spec, Tag: x.Tag, Version: x.Version, CreatedMs: x.CreatedMs, UpdatedMs: x.UpdatedMs, LatenessMs: -1,
+func (t *modelTimer) next(at int64) *modelTimer {
+	next := &modelTimer{content: t.content, series: true, occurrence: t.occurrence + 1, Timer: timer.Timer{
+		Topic: t.Topic, ID: t.ID, Spec: t.Spec, Tag: t.Tag, Version: t.Version, CreatedMs: t.CreatedMs, UpdatedMs: t.UpdatedMs, LatenessMs: -1,
 	}}
 	next.DueMs = at
 	return next

@@ -8,13 +8,13 @@ import (
 )
 
 // load replaces the table by one that was loaded from its snapshot.
-func (d *tableHarness) load() {
-	d.t.Helper()
-	loaded, err := Load(1, bytes.NewReader(image(d.table)))
-	if err != nil || dump(loaded) != dump(d.table) || loaded.Hash() != d.table.Hash() {
-		d.t.Fatalf("after a restart: %v", err)
+func (th *tableHarness) load() {
+	th.t.Helper()
+	loaded, err := Load(1, bytes.NewReader(image(th.table)))
+	if err != nil || dump(loaded) != dump(th.table) || loaded.Hash() != th.table.Hash() {
+		th.t.Fatalf("after a restart: %v", err)
 	}
-	d.table = loaded
+	th.table = loaded
 }
 
 // TestPausedTimerIsNotLeased: of a timer that a client holds nothing else changes. It stays held

@@ -9,13 +9,13 @@ import (
 
 // preview previews the one command of a turn, and returns the comparison with what the table made
 // of it.
-func (g *modelHarness) preview(items int) (compare func([]timer.Result)) {
-	c := g.drawn
-	if items != 1 || c == nil || c.Kind != timer.Add && c.Kind != timer.Put && c.Kind != timer.Modify || g.table.Closed(c.Topic) {
+func (mh *modelHarness) preview(items int) (compare func([]timer.Result)) {
+	c := mh.drawn
+	if items != 1 || c == nil || c.Kind != timer.Add && c.Kind != timer.Put && c.Kind != timer.Modify || mh.table.Closed(c.Topic) {
 		return func([]timer.Result) {}
 	}
-	nowMs := max(g.now, g.table.clockMs)
-	cur := g.table.Read(c.Topic, c.ID)
+	nowMs := max(mh.now, mh.table.clockMs)
+	cur := mh.table.Read(c.Topic, c.ID)
 	if collects := c.Kind == timer.Add && c.Merge == timer.MergeCollect; collects && (c.Spec.Collect.Part != "" || c.Spec.PayloadKind != timer.JSONPayload || c.Spec.Repeat != nil) {
 		return func([]timer.Result) {} // it knows no parts, and the API refuses the others
 	}
@@ -28,19 +28,19 @@ func (g *modelHarness) preview(items int) (compare func([]timer.Result)) {
 	}
 	want := timer.Preview(c, cur, nowMs)
 	if cur != nil && !reflect.DeepEqual(*cur, before) {
-		g.t.Fatalf("the preview of %+v changed the timer", c)
+		mh.t.Fatalf("the preview of %+v changed the timer", c)
 	}
-	behind := cur != nil && c.Kind == timer.Add && (g.model.shown(c.Topic, c.ID) != g.model.last(c.Topic, c.ID) || c.Merge == timer.MergeCollect && (cur.State == timer.Leased && cur.Successor || want.Timer != nil && want.Timer.Successor))
+	behind := cur != nil && c.Kind == timer.Add && (mh.model.shown(c.Topic, c.ID) != mh.model.last(c.Topic, c.ID) || c.Merge == timer.MergeCollect && (cur.State == timer.Leased && cur.Successor || want.Timer != nil && want.Timer.Successor))
 	return func(got []timer.Result) {
-		g.t.Helper()
+		mh.t.Helper()
 		if got[0].Code == timer.TopicClosed {
 			return // the topic of its outcomes
 		}
-		if behind || c.Merge == timer.MergeCollect && cur != nil && g.table.viewOf(got[0].Handle).Flags&content.NoExpiry != 0 {
+		if behind || c.Merge == timer.MergeCollect && cur != nil && mh.table.viewOf(got[0].Handle).Flags&content.NoExpiry != 0 {
 			return // the add goes to another timer than the one that is shown
 		}
 		if got[0].Code != want.Code || (got[0].Timer == nil) != (want.Timer == nil) {
-			g.t.Fatalf("%+v of %+v answers %+v, previewed as %+v", c, cur, got[0], want)
+			mh.t.Fatalf("%+v of %+v answers %+v, previewed as %+v", c, cur, got[0], want)
 		}
 		if got[0].Timer == nil {
 			return
@@ -54,7 +54,7 @@ func (g *modelHarness) preview(items int) (compare func([]timer.Result)) {
 			}
 		}
 		if !reflect.DeepEqual(is, was) {
-			g.t.Fatalf("%+v makes\n%+v\npreviewed as\n%+v", c, is, was)
+			mh.t.Fatalf("%+v makes\n%+v\npreviewed as\n%+v", c, is, was)
 		}
 	}
 }

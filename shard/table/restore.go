@@ -58,57 +58,57 @@ type Restore struct {
 }
 
 // Table reads a shard's snapshot and turns it into a table of the new cluster.
-func (o *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
+func (rs *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 	t, err := Load(id, r)
 	if err != nil {
 		return nil, err
 	}
-	if o.Held == nil {
-		o.Held = map[timer.TopicID]int64{}
+	if rs.Held == nil {
+		rs.Held = map[timer.TopicID]int64{}
 	}
-	t.clockMs = max(t.clockMs, o.NowMs)
-	o.dropClosed(t)
-	if err := o.goAhead(t); err != nil {
+	t.clockMs = max(t.clockMs, rs.NowMs)
+	rs.dropClosed(t)
+	if err := rs.goAhead(t); err != nil {
 		return nil, fmt.Errorf("shard %d: %w", id, err)
 	}
-	o.deliver(t)
+	rs.deliver(t)
 	// Repeat: the successor of a dropped timer may be overdue too, and may have any handle.
 	for again := true; again; {
-		late := o.Late
+		late := rs.Late
 		for h := timer.Handle(1); h <= t.slots.High; h++ {
-			if err := o.timer(t, h); err != nil {
+			if err := rs.timer(t, h); err != nil {
 				return nil, fmt.Errorf("shard %d: %w", id, err)
 			}
 		}
-		again = o.Overdue == DropOverdue && o.Late != late
+		again = rs.Overdue == DropOverdue && rs.Late != late
 	}
 	n := t.Totals()
-	o.Scheduled, o.Leased, o.Dead = o.Scheduled+n.Scheduled, o.Leased+n.Leased, o.Dead+n.Dead
-	o.Finished += n.Done + t.topics.totals[timer.Cancelled]
+	rs.Scheduled, rs.Leased, rs.Dead = rs.Scheduled+n.Scheduled, rs.Leased+n.Leased, rs.Dead+n.Dead
+	rs.Finished += n.Done + t.topics.totals[timer.Cancelled]
 	return t, nil
 }
 
 // dropClosed drops the timers of topics that no longer exist, and reopens the closed topics that
 // do.
-func (o *Restore) dropClosed(t *Table) {
+func (rs *Restore) dropClosed(t *Table) {
 	for _, id := range t.TopicIDs() {
-		if _, ok := o.Topics.Topic(id); !ok {
+		if _, ok := rs.Topics.Topic(id); !ok {
 			t.dropTopic(t.topics.rowOf[id], 0, 0)
 		}
 	}
 	for _, tomb := range slices.Clone(t.tombs) {
-		if _, ok := o.Topics.Topic(tomb.topic); ok {
+		if _, ok := rs.Topics.Topic(tomb.topic); ok {
 			t.closedTopics.open(tomb.topic)
 		}
 	}
 }
 
 // goAhead advances the table's counters beyond any value that the lost cluster can have given.
-func (o *Restore) goAhead(t *Table) error {
+func (rs *Restore) goAhead(t *Table) error {
 	if t.fence > 1<<63 || t.seq > timer.MaxMs-numbersAhead {
 		return fmt.Errorf("its numbers are used up: fence %d, timer %d", t.fence, t.seq)
 	}
-	t.terms = []leadership{{from: 1, owner: uint64(o.Owner)}}
+	t.terms = []leadership{{from: 1, owner: uint64(rs.Owner)}}
 	t.fence += fencesAhead
 	t.seq += numbersAhead
 	newest := t.leastVersion
@@ -126,9 +126,9 @@ func (o *Restore) goAhead(t *Table) error {
 
 // deliver sets the deliveries to those of the topics. A change of delivery may have happened
 // between the backup of the shard and that of the topics.
-func (o *Restore) deliver(t *Table) {
+func (rs *Restore) deliver(t *Table) {
 	for _, id := range t.deliveries.sorted() {
-		topic, ok := o.Topics.Topic(id)
+		topic, ok := rs.Topics.Topic(id)
 		if ok && topic.Turning {
 			continue
 		}
@@ -137,8 +137,8 @@ func (o *Restore) deliver(t *Table) {
 			for h := timer.Handle(1); h <= t.slots.High && t.leasedOtherwise(id, topic.Policy.Pull) > 0; h++ {
 				s := t.get(h)
 				if s != nil && s.State() == timer.Leased && t.topics.rows[s.Topic].id == id && (t.attempts.At(s.Attempt).Holder == ByPuller) != topic.Policy.Pull {
-					t.outcome(&Outcome{Handle: h, Seq: s.Seq(), Fence: t.attempts.At(s.Attempt).Fence, Kind: RetryLater, NextMs: o.NowMs,
-						StartedMs: o.NowMs, EndedMs: o.NowMs, Err: unknownEnd})
+					t.outcome(&Outcome{Handle: h, Seq: s.Seq(), Fence: t.attempts.At(s.Attempt).Fence, Kind: RetryLater, NextMs: rs.NowMs,
+						StartedMs: rs.NowMs, EndedMs: rs.NowMs, Err: unknownEnd})
 				}
 			}
 			t.deliveries.set(id, delivery{turn: topic.Turn, pull: topic.Policy.Pull})
@@ -147,48 +147,48 @@ func (o *Restore) deliver(t *Table) {
 }
 
 // timer treats a timer if it is overdue.
-func (o *Restore) timer(t *Table, h timer.Handle) error {
+func (rs *Restore) timer(t *Table, h timer.Handle) error {
 	s := t.get(h)
 	if s == nil || s.State().Over() {
 		return nil
 	}
-	if v := t.content.View(s.Ref); t.dueMs(s) > o.NowMs && (v.AskedMs == 0 || v.AskedMs > o.NowMs) {
+	if v := t.content.View(s.Ref); t.dueMs(s) > rs.NowMs && (v.AskedMs == 0 || v.AskedMs > rs.NowMs) {
 		return nil // it cannot have been called since the backup
 	}
-	o.Late++
+	rs.Late++
 	topic := t.topics.rows[s.Topic].id
-	switch o.Overdue {
+	switch rs.Overdue {
 	case HoldOverdue:
-		o.Held[topic]++
+		rs.Held[topic]++
 	case DropOverdue:
-		return o.drop(t, h, s, topic)
+		return rs.drop(t, h, s, topic)
 	}
 	return nil
 }
 
 // drop ends an overdue timer. A series continues with its next occurrence.
-func (o *Restore) drop(t *Table, h timer.Handle, s *slab.Slot, topic timer.TopicID) error {
-	next, repeats, err := o.next(t, h)
+func (rs *Restore) drop(t *Table, h timer.Handle, s *slab.Slot, topic timer.TopicID) error {
+	next, repeats, err := rs.next(t, h)
 	if err != nil {
 		return fmt.Errorf("timer %s: %w", t.content.View(s.Ref).ID, err)
 	}
-	retain := o.NowMs
-	if known, ok := o.Topics.Topic(topic); ok {
+	retain := rs.NowMs
+	if known, ok := rs.Topics.Topic(topic); ok {
 		retain += known.Policy.DeadRetentionMs
 	}
 	switch {
 	case s.State() == timer.Leased:
-		o.GivenUp++
+		rs.GivenUp++
 		t.outcome(&Outcome{Handle: h, Seq: s.Seq(), Fence: t.attempts.At(s.Attempt).Fence, Kind: Kill, Reason: timer.Expired, RetainUntilMs: retain,
-			AgainMs: next, StartedMs: o.NowMs, EndedMs: o.NowMs, Err: unknownEnd})
+			AgainMs: next, StartedMs: rs.NowMs, EndedMs: rs.NowMs, Err: unknownEnd})
 	case s.Attempts() > 0:
-		o.GivenUp++
+		rs.GivenUp++
 		t.expire(h, s.Seq(), s.Rev, retain, next)
 	case repeats:
-		o.Cancelled++
+		rs.Cancelled++
 		t.skipTo(h, s.Seq(), s.Rev, next)
 	default:
-		o.Cancelled++
+		rs.Cancelled++
 		t.cancelOne(h)
 		t.rankEnded(h)
 	}
@@ -196,7 +196,7 @@ func (o *Restore) drop(t *Table, h timer.Handle, s *slab.Slot, topic timer.Topic
 }
 
 // next returns the next time of a series after now; 0 if the series is over.
-func (o *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, err error) {
+func (rs *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, err error) {
 	s, ok := t.Series(h)
 	if !ok {
 		return 0, false, nil
@@ -209,7 +209,7 @@ func (o *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, er
 	if t.slots.At(h).Attempts() > 0 && s.Last {
 		return 0, true, nil
 	}
-	next := timer.ClampMs(o.calendar.After(&s.Repeat, s.DueMs, max(s.DueMs, o.NowMs)))
+	next := timer.ClampMs(rs.calendar.After(&s.Repeat, s.DueMs, max(s.DueMs, rs.NowMs)))
 	if s.Repeat.UntilMs != 0 && next > s.Repeat.UntilMs {
 		next = 0
 	}

@@ -103,13 +103,13 @@ func (u *updater) supersede(hash uint32, old, h timer.Handle) {
 
 // count adds a timer to a summary or removes it. A timer that has not ended is added or removed as
 // the last of them.
-func (g *sameID) count(lastLive timer.Handle, live bool, by int) {
+func (s *sameID) count(lastLive timer.Handle, live bool, by int) {
 	if !live {
-		g.over += by
+		s.over += by
 		return
 	}
-	g.live += by
-	g.lastLive = lastLive
+	s.live += by
+	s.lastLive = lastLive
 }
 
 // insert puts a timer without a place behind another of its id; 0: in front.

@@ -11,12 +11,12 @@ import (
 )
 
 // die leases the timer that the id names and ends its attempt as dead.
-func (d *tableHarness) die(again int64) (seq uint64) {
-	d.t.Helper()
-	h, _ := d.table.Lookup(1, "a")
-	seq = d.table.Due(h).Seq
-	d.lease()
-	d.end(Outcome{Kind: Kill, Reason: timer.MaxAttempts, RetainUntilMs: d.now + 9e6, AgainMs: again})
+func (th *tableHarness) die(again int64) (seq uint64) {
+	th.t.Helper()
+	h, _ := th.table.Lookup(1, "a")
+	seq = th.table.Due(h).Seq
+	th.lease()
+	th.end(Outcome{Kind: Kill, Reason: timer.MaxAttempts, RetainUntilMs: th.now + 9e6, AgainMs: again})
 	return seq
 }
 

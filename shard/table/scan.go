@@ -38,11 +38,11 @@ type candidate struct {
 // Scan visits at most budget slots of a part after from (0 at first), keeps selected timers, and
 // returns the slot to continue after. Entries may be applied between two calls. A timer that
 // changes meanwhile may or may not be seen.
-func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handle, done bool) {
+func (k *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handle, done bool) {
 	t, q := part.Table, part.Query
-	if p.max == 0 {
-		p.max = min(max(q.Limit, 1), timer.MaxScan)
-		p.found = make([]candidate, 0, min(p.max, 16))
+	if k.max == 0 {
+		k.max = min(max(q.Limit, 1), timer.MaxScan)
+		k.found = make([]candidate, 0, min(k.max, 16))
 	}
 	many := q.ManyTopics()
 	row, ok := t.topics.rowOf[q.Topic]
@@ -52,7 +52,7 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 	selected := selection{&t.timers, q}
 	high := t.slots.High
 	if to := q.Slots.To; to != 0 && to < high {
-		high, p.ends = to, true
+		high, k.ends = to, true
 	}
 	for from = max(from, q.Slots.From); budget > 0 && from < high; budget-- {
 		from++
@@ -61,15 +61,15 @@ func (p *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 			continue
 		}
 		ms, ok := selected.timeOf(s)
-		if !ok || p.full && p.behind(ms) || !selected.matches(s) { // the ids are read last: they are elsewhere
+		if !ok || k.full && k.behind(ms) || !selected.matches(s) { // the ids are read last: they are elsewhere
 			continue
 		}
-		if p.mayTake(ms) {
+		if k.mayTake(ms) {
 			key := timer.SortKey{SortMs: ms, Seq: s.Seq()}
 			if many {
 				key.Topic = t.topics.rows[s.Topic].id
 			}
-			p.offer(part, from, key, t.content.View(s.Ref).ID)
+			k.offer(part, from, key, t.content.View(s.Ref).ID)
 		}
 	}
 	return from, from >= high
@@ -101,15 +101,15 @@ type selection struct {
 
 // has reports whether the query selects a timer of the right topic and state. It also returns the
 // timer's time in the query's order.
-func (x selection) has(s *slab.Slot) (sortMs int64, ok bool) {
-	sortMs, ok = x.timeOf(s)
-	return sortMs, ok && x.matches(s)
+func (sel selection) has(s *slab.Slot) (sortMs int64, ok bool) {
+	sortMs, ok = sel.timeOf(s)
+	return sortMs, ok && sel.matches(s)
 }
 
 // timeOf is a timer's time in the query's order; ok: it is one that the query selects, as the reason
 // is.
-func (x selection) timeOf(s *slab.Slot) (sortMs int64, ok bool) {
-	t, q := x.t, x.q
+func (sel selection) timeOf(s *slab.Slot) (sortMs int64, ok bool) {
+	t, q := sel.t, sel.q
 	if q.ByEnd {
 		if !s.State().Over() {
 			return 0, false
@@ -125,8 +125,8 @@ func (x selection) timeOf(s *slab.Slot) (sortMs int64, ok bool) {
 }
 
 // matches reports whether the query selects a timer's id and labels.
-func (x selection) matches(s *slab.Slot) bool {
-	t, q := x.t, x.q
+func (sel selection) matches(s *slab.Slot) bool {
+	t, q := sel.t, sel.q
 	if q.IDPrefix == "" && len(q.Labels) == 0 && q.Only == nil {
 		return true
 	}
@@ -160,61 +160,61 @@ func restField(rest []byte, field byte) []byte {
 }
 
 // mayTake reports whether a timer of this time may be among the first, before its id is looked up.
-func (p *TopK) mayTake(sortMs int64) bool {
-	if p.behind(sortMs) {
-		p.full = true
+func (k *TopK) mayTake(sortMs int64) bool {
+	if k.behind(sortMs) {
+		k.full = true
 		return false
 	}
 	return true
 }
 
 // behind reports that there is no place for a timer of this time.
-func (p *TopK) behind(sortMs int64) bool {
-	return len(p.found) == p.max && sortMs > p.found[0].key.SortMs
+func (k *TopK) behind(sortMs int64) bool {
+	return len(k.found) == k.max && sortMs > k.found[0].key.SortMs
 }
 
 // offer keeps a candidate if it is among the first.
-func (p *TopK) offer(part *Part, h timer.Handle, key timer.SortKey, id []byte) {
+func (k *TopK) offer(part *Part, h timer.Handle, key timer.SortKey, id []byte) {
 	key.ID = string(id)
 	if after := part.Query.After; after != nil && key.Compare(*after) <= 0 {
 		return
 	}
 	c := candidate{key, h, part}
-	if len(p.found) < p.max {
-		p.found = append(p.found, c)
-		p.up(len(p.found) - 1)
+	if len(k.found) < k.max {
+		k.found = append(k.found, c)
+		k.up(len(k.found) - 1)
 		return
 	}
-	p.full = true
-	if key.Compare(p.found[0].key) < 0 {
-		p.found[0] = c
-		p.down(0)
+	k.full = true
+	if key.Compare(k.found[0].key) < 0 {
+		k.found[0] = c
+		k.down(0)
 	}
 }
 
-func (p *TopK) up(i int) {
+func (k *TopK) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if p.found[i].key.Compare(p.found[parent].key) <= 0 {
+		if k.found[i].key.Compare(k.found[parent].key) <= 0 {
 			return
 		}
-		p.found[i], p.found[parent] = p.found[parent], p.found[i]
+		k.found[i], k.found[parent] = k.found[parent], k.found[i]
 		i = parent
 	}
 }
 
-func (p *TopK) down(i int) {
+func (k *TopK) down(i int) {
 	for {
 		last := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(p.found); c++ {
-			if p.found[c].key.Compare(p.found[last].key) > 0 {
+		for c := 2*i + 1; c <= 2*i+2 && c < len(k.found); c++ {
+			if k.found[c].key.Compare(k.found[last].key) > 0 {
 				last = c
 			}
 		}
 		if last == i {
 			return
 		}
-		p.found[i], p.found[last] = p.found[last], p.found[i]
+		k.found[i], k.found[last] = k.found[last], k.found[i]
 		i = last
 	}
 }
@@ -236,11 +236,11 @@ type Rest struct {
 
 // Take copies the timers found, in order, as long as there is room, and empties the TopK. It leaves
 // out timers that are gone or that the query no longer selects.
-func (p *TopK) Take(room timer.Room) (out []Found, rest Rest) {
-	slices.SortFunc(p.found, func(a, b candidate) int { return a.key.Compare(b.key) })
-	out = make([]Found, 0, len(p.found))
-	rest.More = p.full
-	for _, c := range p.found {
+func (k *TopK) Take(room timer.Room) (out []Found, rest Rest) {
+	slices.SortFunc(k.found, func(a, b candidate) int { return a.key.Compare(b.key) })
+	out = make([]Found, 0, len(k.found))
+	rest.More = k.full
+	for _, c := range k.found {
 		t, q := c.part.Table, c.part.Query
 		rest.Next = c.key
 		s := t.live(c.handle, c.key.Seq)
@@ -256,10 +256,10 @@ func (p *TopK) Take(room timer.Room) (out []Found, rest Rest) {
 		}
 		out = append(out, Found{c.key, c.handle, c.part, t.CopyWith(c.handle, !q.WithoutPayload)})
 	}
-	if p.ends && !rest.More {
+	if k.ends && !rest.More {
 		rest.More, rest.Next = true, timer.RangeEnd
 	}
-	p.found, p.full, p.ends, p.max = nil, false, false, 0
+	k.found, k.full, k.ends, k.max = nil, false, false, 0
 	return out, rest
 }
 

@@ -170,4 +170,4 @@ func (c *closedTopics) count() (sum uint64) {
 }
 
 // hash returns a closed topic's part of the sum.
-func (b tombstone) hash() uint64 { return content.Mix(uint64(b.topic), uint64(b.atMs)) }
+func (t tombstone) hash() uint64 { return content.Mix(uint64(t.topic), uint64(t.atMs)) }

@@ -22,9 +22,9 @@ type wheelWaits struct {
 	all     WheelWaits
 }
 
-func (r *wheelWaits) bit(h timer.Handle) (word *uint64, mask uint64) {
-	if n := int(h >> 6); n < len(r.counted) {
-		return &r.counted[n], 1 << (h & 63)
+func (w *wheelWaits) bit(h timer.Handle) (word *uint64, mask uint64) {
+	if n := int(h >> 6); n < len(w.counted) {
+		return &w.counted[n], 1 << (h & 63)
 	}
 	return nil, 0
 }

@@ -70,15 +70,15 @@ const (
 // Each moves the due time of a timer. A shift and a not-before give up an attempt that was asked
 // for by hand, unless the new time has passed, and keep a retry that is later than the new time.
 // No shift moves a timer beyond latestMs, and no not-before makes one due earlier.
-func (v Move) Each(topic timer.TopicID, latestMs int64) Plan {
+func (mv Move) Each(topic timer.TopicID, latestMs int64) Plan {
 	return func(m *timer.Ref) (*timer.Command, Decision) {
 		if m.Leased {
 			return nil, Skip
 		}
-		to := v.Ms
-		switch v.By {
+		to := mv.Ms
+		switch mv.By {
 		case MoveShift:
-			if to = timer.ClampMs(m.DueMs + v.Ms); to > latestMs {
+			if to = timer.ClampMs(m.DueMs + mv.Ms); to > latestMs {
 				return nil, Skip
 			}
 		case MoveNotBefore:
@@ -92,6 +92,6 @@ func (v Move) Each(topic timer.TopicID, latestMs int64) Plan {
 			}
 		}
 		patch := &timer.Patch{Due: true, Spec: timer.Spec{DueMs: to}}
-		return &timer.Command{Kind: timer.Modify, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version, Patch: patch, Shift: v.By != MoveAt}, Change
+		return &timer.Command{Kind: timer.Modify, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version, Patch: patch, Shift: mv.By != MoveAt}, Change
 	}
 }

@@ -30,7 +30,7 @@ type Update struct {
 }
 
 // Walks reports whether a shard is to be walked.
-func (b *Update) Walks(id timer.ShardID) bool { return b.Shards == nil || b.Shards[id] }
+func (u *Update) Walks(id timer.ShardID) bool { return u.Shards == nil || u.Shards[id] }
 
 // Task is one timer of a bulk change until its change is decided and done.
 type Task struct {
@@ -55,51 +55,51 @@ const (
 	Reread
 )
 
-func (e *Task) ID() string { return e.mark.ID }
+func (t *Task) ID() string { return t.mark.ID }
 
 // Begin decides about a timer that the walk has met; nil: there is nothing to do, and it is
 // counted.
-func (b *Update) Begin(m timer.Ref) *Task {
+func (u *Update) Begin(m timer.Ref) *Task {
 	e := &Task{mark: m}
-	if !b.judge(e) {
+	if !u.judge(e) {
 		return nil
 	}
 	return e
 }
 
 // judge finds the command for a timer; false: there is none, and the timer is counted.
-func (b *Update) judge(e *Task) bool {
+func (u *Update) judge(e *Task) bool {
 	var v Decision
-	switch e.Command, v = b.Plan(&e.mark); v {
+	switch e.Command, v = u.Plan(&e.mark); v {
 	case Pass:
 		return false
 	case Leave:
-		b.Matched.Add(1)
+		u.Matched.Add(1)
 		return false
 	case Skip:
-		b.skip(e, timer.InFlight)
+		u.skip(e, timer.InFlight)
 		return false
 	case NoURL:
-		b.skip(e, timer.NoCallback)
+		u.skip(e, timer.NoCallback)
 		return false
 	}
 	return true
 }
 
-func (b *Update) count(n *atomic.Int64) {
-	b.Matched.Add(1)
+func (u *Update) count(n *atomic.Int64) {
+	u.Matched.Add(1)
 	n.Add(1)
 }
 
-func (b *Update) skip(e *Task, why timer.Code) {
-	b.count(&b.Skipped)
-	if b.Skip != nil {
-		b.Skip(&e.mark, why)
+func (u *Update) skip(e *Task, why timer.Code) {
+	u.count(&u.Skipped)
+	if u.Skip != nil {
+		u.Skip(&e.mark, why)
 	}
 }
 
 // Take evaluates the answer to a command.
-func (b *Update) Take(e *Task, r *timer.Result, err error) Next {
+func (u *Update) Take(e *Task, r *timer.Result, err error) Next {
 	if err != nil {
 		if !timer.Transient(err) {
 			e.unsure = true
@@ -108,45 +108,45 @@ func (b *Update) Take(e *Task, r *timer.Result, err error) Next {
 	}
 	switch r.Code {
 	case timer.OK, timer.Prevented:
-		b.count(&b.Changed)
+		u.count(&u.Changed)
 	case timer.InFlight, timer.CancelInFlight, timer.InUse, timer.TooMany:
-		b.skip(e, r.Code)
+		u.skip(e, r.Code)
 	case timer.Skipped: // a dead letter: the command without an answer may have changed it
 		if e.unsure {
-			b.count(&b.Changed)
+			u.count(&u.Changed)
 		} else {
-			b.skip(e, r.Code)
+			u.skip(e, r.Code)
 		}
 	case timer.VersionMismatch:
 		return Reread
 	default: // it has ended or is gone: the query no longer selects it
 		if e.unsure && r.Code == timer.NotFound {
-			b.count(&b.Changed)
+			u.count(&u.Changed)
 		}
 	}
 	return Settled
 }
 
 // Reread decides again about a timer that has changed; t is nil if the timer is gone.
-func (b *Update) Reread(e *Task, t *timer.Timer) Next {
+func (u *Update) Reread(e *Task, t *timer.Timer) Next {
 	if t != nil && e.unsure && e.Command.Kind == timer.Modify {
 		// The command without an answer may have made this change. A shift must not happen twice.
 		if t.Version == e.mark.Version+1 && t.DueMs == e.Command.Patch.Spec.DueMs {
-			b.count(&b.Changed)
+			u.count(&u.Changed)
 		} else {
-			b.skip(e, timer.InFlight)
+			u.skip(e, timer.InFlight)
 		}
 		return Settled
 	}
-	if t == nil || !selects(&b.Query, t) {
+	if t == nil || !selects(&u.Query, t) {
 		return Settled
 	}
 	if e.tries++; e.tries == taskTries {
-		b.skip(e, timer.InFlight)
+		u.skip(e, timer.InFlight)
 		return Settled
 	}
 	e.mark = timer.Ref{ID: e.mark.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs, Paused: t.Paused}
-	if !b.judge(e) {
+	if !u.judge(e) {
 		return Settled
 	}
 	return Again

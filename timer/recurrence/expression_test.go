@@ -80,12 +80,12 @@ func vixieEntry(fields []string) *vixie {
 	return e
 }
 
-func (e *vixie) runs(t time.Time) bool {
-	if !e.minute[t.Minute()] || !e.hour[t.Hour()] || !e.month[int(t.Month())] {
+func (v *vixie) runs(t time.Time) bool {
+	if !v.minute[t.Minute()] || !v.hour[t.Hour()] || !v.month[int(t.Month())] {
 		return false
 	}
-	dom, dow := e.dom[t.Day()], e.dow[int(t.Weekday())]
-	if e.domStar || e.dowStar {
+	dom, dow := v.dom[t.Day()], v.dow[int(t.Weekday())]
+	if v.domStar || v.dowStar {
 		return dom && dow
 	}
 	return dom || dow

@@ -42,15 +42,15 @@ type part struct {
 func New() Index { return Index{seed: maphash.MakeSeed()} }
 
 // Hash returns the hash of a key in a space of keys.
-func (x *Index) Hash(space uint64, key []byte) uint32 {
-	hi, lo := bits.Mul64(maphash.Bytes(x.seed, key)^space*0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
+func (ix *Index) Hash(space uint64, key []byte) uint32 {
+	hi, lo := bits.Mul64(maphash.Bytes(ix.seed, key)^space*0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 	return uint32((hi ^ lo) >> 32)
 }
 
-func (x *Index) Len() int { return x.count }
+func (ix *Index) Len() int { return ix.count }
 
-func (x *Index) part(hash uint32) *part {
-	return x.dir[uint64(hash)<<x.depth>>32]
+func (ix *Index) part(hash uint32) *part {
+	return ix.dir[uint64(hash)<<ix.depth>>32]
 }
 
 func (p *part) home(hash uint32) int {
@@ -58,11 +58,11 @@ func (p *part) home(hash uint32) int {
 }
 
 // Find returns the first number with this hash that is accepts, or 0.
-func (x *Index) Find(hash uint32, is func(number uint32) bool) uint32 {
-	if len(x.dir) == 0 {
+func (ix *Index) Find(hash uint32, is func(number uint32) bool) uint32 {
+	if len(ix.dir) == 0 {
 		return 0
 	}
-	p := x.part(hash)
+	p := ix.part(hash)
 	for i := p.home(hash); ; {
 		e := p.entries[i]
 		if e == 0 {
@@ -78,17 +78,17 @@ func (x *Index) Find(hash uint32, is func(number uint32) bool) uint32 {
 }
 
 // Insert adds a number that the index does not have.
-func (x *Index) Insert(hash, number uint32) {
-	if len(x.dir) == 0 {
-		x.dir = []*part{x.newPart(0, partMin)}
+func (ix *Index) Insert(hash, number uint32) {
+	if len(ix.dir) == 0 {
+		ix.dir = []*part{ix.newPart(0, partMin)}
 	}
-	p := x.part(hash)
+	p := ix.part(hash)
 	for p.used+1 > len(p.entries)-len(p.entries)/8 {
-		x.expand(p, hash)
-		p = x.part(hash)
+		ix.expand(p, hash)
+		p = ix.part(hash)
 	}
 	p.put(uint64(hash)<<numberBits | uint64(number))
-	x.count++
+	ix.count++
 }
 
 func (p *part) put(entry uint64) {
@@ -103,8 +103,8 @@ func (p *part) put(entry uint64) {
 }
 
 // Replace changes the entry of number old to number fresh and reports whether old was found.
-func (x *Index) Replace(hash, old, fresh uint32) bool {
-	p, i := x.locate(hash, old)
+func (ix *Index) Replace(hash, old, fresh uint32) bool {
+	p, i := ix.locate(hash, old)
 	if p == nil {
 		return false
 	}
@@ -114,8 +114,8 @@ func (x *Index) Replace(hash, old, fresh uint32) bool {
 
 // Remove deletes a number and reports whether it was found. The entries behind it move up, so there
 // are no tombstones to slow down later searches.
-func (x *Index) Remove(hash, number uint32) bool {
-	p, i := x.locate(hash, number)
+func (ix *Index) Remove(hash, number uint32) bool {
+	p, i := ix.locate(hash, number)
 	if p == nil {
 		return false
 	}
@@ -136,18 +136,18 @@ func (x *Index) Remove(hash, number uint32) bool {
 	}
 	p.entries[i] = 0
 	p.used--
-	x.count--
+	ix.count--
 	if n > 4*partMin && p.used < n/3 {
-		x.resize(p, p.used*3/2)
+		ix.resize(p, p.used*3/2)
 	}
 	return true
 }
 
-func (x *Index) locate(hash, number uint32) (*part, int) {
-	if len(x.dir) == 0 {
+func (ix *Index) locate(hash, number uint32) (*part, int) {
+	if len(ix.dir) == 0 {
 		return nil, 0
 	}
-	p := x.part(hash)
+	p := ix.part(hash)
 	want := uint64(hash)<<numberBits | uint64(number)
 	for i := p.home(hash); ; {
 		switch p.entries[i] {
@@ -164,20 +164,20 @@ func (x *Index) locate(hash, number uint32) (*part, int) {
 
 // expand makes room in p, the part of hash. If the hashes of p are nearly equal, which a client can
 // cause, only a much larger directory would split it; such a part grows instead.
-func (x *Index) expand(p *part, hash uint32) {
-	if p.used < partMax*7/8 || p.depth == x.depth && len(x.dir) >= 8*x.parts {
-		x.resize(p, p.used+p.used/3+partMin/2)
+func (ix *Index) expand(p *part, hash uint32) {
+	if p.used < partMax*7/8 || p.depth == ix.depth && len(ix.dir) >= 8*ix.parts {
+		ix.resize(p, p.used+p.used/3+partMin/2)
 		return
 	}
-	if p.depth == x.depth {
-		dir := make([]*part, 2*len(x.dir))
-		for i, q := range x.dir {
+	if p.depth == ix.depth {
+		dir := make([]*part, 2*len(ix.dir))
+		for i, q := range ix.dir {
 			dir[2*i], dir[2*i+1] = q, q
 		}
-		x.dir = dir
-		x.depth++
+		ix.dir = dir
+		ix.depth++
 	}
-	low, high := x.newPart(p.depth+1, p.used*3/5), x.newPart(p.depth+1, p.used*3/5)
+	low, high := ix.newPart(p.depth+1, p.used*3/5), ix.newPart(p.depth+1, p.used*3/5)
 	for _, e := range p.entries {
 		if e == 0 {
 			continue
@@ -187,27 +187,27 @@ func (x *Index) expand(p *part, hash uint32) {
 			side = high
 		}
 		if side.used+1 >= len(side.entries) {
-			x.resize(side, side.used*3/2)
+			ix.resize(side, side.used*3/2)
 		}
 		side.put(e)
 	}
-	span := 1 << (x.depth - p.depth) // number of directory entries that point to p
-	first := int(uint64(hash)<<x.depth>>32) &^ (span - 1)
+	span := 1 << (ix.depth - p.depth) // number of directory entries that point to p
+	first := int(uint64(hash)<<ix.depth>>32) &^ (span - 1)
 	for i := range span {
-		x.dir[first+i] = low
+		ix.dir[first+i] = low
 		if i >= span/2 {
-			x.dir[first+i] = high
+			ix.dir[first+i] = high
 		}
 	}
-	x.parts--
-	x.cells -= len(p.entries)
+	ix.parts--
+	ix.cells -= len(p.entries)
 }
 
-func (x *Index) resize(p *part, cells int) {
+func (ix *Index) resize(p *part, cells int) {
 	old := p.entries
-	x.cells -= len(old)
+	ix.cells -= len(old)
 	p.entries = makeCells(max(cells, partMin))
-	x.cells += len(p.entries)
+	ix.cells += len(p.entries)
 	p.used = 0
 	for _, e := range old {
 		if e != 0 {
@@ -216,10 +216,10 @@ func (x *Index) resize(p *part, cells int) {
 	}
 }
 
-func (x *Index) newPart(depth uint, cells int) *part {
+func (ix *Index) newPart(depth uint, cells int) *part {
 	p := &part{depth: depth, entries: makeCells(max(cells, partMin))}
-	x.parts++
-	x.cells += len(p.entries)
+	ix.parts++
+	ix.cells += len(p.entries)
 	return p
 }
 
@@ -229,6 +229,6 @@ func makeCells(n int) []uint64 {
 	return s[:cap(s)]
 }
 
-func (x *Index) Memory() int64 {
-	return int64(x.cells)*8 + int64(x.parts)*48 + int64(cap(x.dir))*8
+func (ix *Index) Memory() int64 {
+	return int64(ix.cells)*8 + int64(ix.parts)*48 + int64(cap(ix.dir))*8
 }
