@@ -205,7 +205,7 @@ func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (f
 			return true
 		}
 		if found = s.table.Read(topic, timerID); found != nil {
-			s.scheduler.Overlay(found)
+			s.scheduler.View.Overlay(found)
 			numbered(s, id, &found.Origin)
 		}
 		return true
@@ -228,7 +228,7 @@ func (c clients) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 			own := make([]timer.Counts, len(part))
 			for _, s := range w.shards {
 				if s.g.serving {
-					s.scheduler.Count(part, own)
+					s.scheduler.View.Count(part, own)
 				}
 			}
 			mu.Lock()
@@ -280,8 +280,8 @@ func (h *Host) Drain(ctx context.Context) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, s := range w.shards {
-				calls += s.scheduler.Calling()
-				flights += s.scheduler.Drain()
+				calls += s.scheduler.View.Calling()
+				flights += s.scheduler.Leases.Drain()
 			}
 		})
 		now := h.cfg.Clock.Mono()
@@ -327,7 +327,7 @@ func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []sche
 		}
 		out = make([]scheduler.Standing, len(q.IDs))
 		for i, name := range q.IDs {
-			out[i] = s.scheduler.Standing(s.table.Named(q.Topic, []byte(name), 0))
+			out[i] = s.scheduler.View.Standing(s.table.Named(q.Topic, []byte(name), 0))
 		}
 	}
 	if err := c.onWorker(s.g.w, look); err != nil {
@@ -361,7 +361,7 @@ type walk struct {
 
 func (w *walk) step(s *timerShard, budget int) (done bool) {
 	had := len(w.refs)
-	w.refs = s.table.Walk(&w.query, s.scheduler.Hides, &w.at, budget, w.query.Limit, w.refs)
+	w.refs = s.table.Walk(&w.query, s.scheduler.View.Hides, &w.at, budget, w.query.Limit, w.refs)
 	for i := range w.refs[had:] {
 		numbered(s, w.asked, &w.refs[had+i].Origin)
 	}
@@ -374,7 +374,7 @@ func (c clients) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *ta
 	own := table.Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
 	at, only := timer.Handle(0), c.h.half(id)
 	err := c.read(id, true, func(s *timerShard, budget int) (done bool) {
-		at, done = s.table.Forecast(topics, only, s.scheduler.Hides, at, budget, &own)
+		at, done = s.table.Forecast(topics, only, s.scheduler.View.Hides, at, budget, &own)
 		return done
 	})
 	if err == nil {

@@ -154,9 +154,9 @@ func (s *timerShard) answer(it *item, r *timer.Result) {
 		s.tookOver()
 	}
 	if it.closes {
-		s.scheduler.ReviewDropped(it.from, r.Handle)
+		s.scheduler.Keys.ReviewDropped(it.from, r.Handle)
 	} else {
-		s.scheduler.Review(r.Handle)
+		s.scheduler.Keys.Review(r.Handle)
 	}
 }
 
@@ -172,9 +172,9 @@ func (s *timerShard) answerOp(o *op, r *timer.Result) {
 		return
 	}
 	if r.Timer != nil {
-		s.scheduler.Overlay(r.Timer)
+		s.scheduler.View.Overlay(r.Timer)
 	}
-	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && s.scheduler.Hides(r.Handle) {
+	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && s.scheduler.View.Hides(r.Handle) {
 		r.Code = timer.Exists
 	}
 	if o.wait != nil {
@@ -185,7 +185,7 @@ func (s *timerShard) answerOp(o *op, r *timer.Result) {
 	case o.cmd.Kind == timer.Deliver:
 		s.scheduler.DeliveryChanged(o.cmd.Topic)
 	case o.cmd.Kind == timer.Resume && r.Code == timer.OK:
-		s.scheduler.Resumed(r.Handle)
+		s.scheduler.Keys.Resumed(r.Handle)
 	}
 	o.answer(*r, nil)
 }

@@ -61,7 +61,7 @@ func TestLineIsSetAside(t *testing.T) {
 	if n := len(r.calls.started); n != timers/1000 {
 		t.Errorf("%d were called, want %d", n, timers/1000)
 	}
-	if q := r.scheduler().Inspect().Topics[1]; q.InLine < 0 {
+	if q := r.scheduler().View.Inspect().Topics[1]; q.InLine < 0 {
 		t.Errorf("%d in line", q.InLine)
 	}
 	r.audit()
@@ -77,7 +77,7 @@ func TestDropSerialInSlices(t *testing.T) {
 	slices := 0
 	for from := timer.Handle(0); slices == 0 || from != 0; slices++ {
 		got := r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 17 * 500, From: from})
-		if n := r.scheduler().Inspect().GoneRefs; n != 0 {
+		if n := r.scheduler().View.Inspect().GoneRefs; n != 0 {
 			t.Fatalf("after slice %d, %d dropped timers have a place in a line", slices, n)
 		}
 		from = got.Handle
@@ -94,7 +94,7 @@ func TestDropSerialInSlices(t *testing.T) {
 	if c := r.table().Counts(2); c.Done != int64(slices) {
 		t.Errorf("%+v, want %d done", c, slices)
 	}
-	if l := r.scheduler().Inspect(); l.KeyRefs != 0 || l.Compacting != 0 || l.Topics[1].InLine != 0 || l.Topics[1].Queued > 512 {
+	if l := r.scheduler().View.Inspect(); l.KeyRefs != 0 || l.Compacting != 0 || l.Topics[1].InLine != 0 || l.Topics[1].Queued > 512 {
 		t.Errorf("left: %d places in lines, %d queues to go through, %+v", l.KeyRefs, l.Compacting, l.Topics[1])
 	}
 	r.audit()
@@ -110,7 +110,7 @@ func TestSerialNoMoreAndAgain(t *testing.T) {
 		r.turn()
 	}
 	r.settle()
-	if n := r.scheduler().Inspect().OldRefs; n != 0 {
+	if n := r.scheduler().View.Inspect().OldRefs; n != 0 {
 		t.Errorf("%d places are in lines of an earlier time", n)
 	}
 	pause(r, false)

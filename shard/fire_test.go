@@ -168,7 +168,7 @@ func TestFireByAClockThatWasAhead(t *testing.T) {
 // wantWait checks why the timer of a number among those of its id waits.
 func (h *hostHarness) wantWait(id string, seq uint64, want timer.Wait) {
 	h.t.Helper()
-	got := h.scheduler().Standing(h.table().Named(1, []byte(id), seq))
+	got := h.scheduler().View.Standing(h.table().Named(1, []byte(id), seq))
 	if got.Wait != want {
 		h.t.Errorf("%s of number %d waits for %q, %q", id, seq, got.For, got.On)
 	}

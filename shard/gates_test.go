@@ -102,7 +102,7 @@ func TestPausedTopic(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
 	r.pass(990 * time.Millisecond)
-	if r.scheduler().Inspect().Held != 1 {
+	if r.scheduler().View.Inspect().Held != 1 {
 		t.Fatal("no lease is held")
 	}
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
@@ -112,7 +112,7 @@ func TestPausedTopic(t *testing.T) {
 	r.wantCalls("")
 	r.wantState("a", "scheduled 0")
 	list := make([]timer.Counts, 1)
-	r.scheduler().Count([]timer.TopicID{1}, list)
+	r.scheduler().View.Count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Ready != 2 || c.OldestOverdueMs < 299_000 {
 		t.Errorf("counts %+v", c)
 	}
@@ -281,7 +281,7 @@ func TestDrain(t *testing.T) {
 	r.pass(990 * time.Millisecond)
 	r.host.draining.Store(true)
 	flights := func() (n int) {
-		r.host.workers[0].box.post(&call{func(w *worker) { n = r.scheduler().Drain() }, fakeWaiter()})
+		r.host.workers[0].box.post(&call{func(w *worker) { n = r.scheduler().Leases.Drain() }, fakeWaiter()})
 		r.settle()
 		return n
 	}
@@ -316,7 +316,7 @@ func TestLateAnswers(t *testing.T) {
 	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
 	r.pass(5 * time.Millisecond)
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.scheduler().Inspect().Leases[h]; !f.Pending || f.Waiting != 1 {
+	if f := r.scheduler().View.Inspect().Leases[h]; !f.Pending || f.Waiting != 1 {
 		t.Fatalf("flight %+v", f)
 	}
 	written := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "b", Spec: &timer.Spec{DueMs: 1 << 41}})

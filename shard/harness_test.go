@@ -448,7 +448,7 @@ func (h *hostHarness) timer(id string) *timer.Timer {
 	var found *timer.Timer
 	rd := &read{group: h.host.group(1), deadline: h.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
 		if found = h.host.shard(1).table.Read(1, id); found != nil {
-			h.host.shard(1).scheduler.Overlay(found)
+			h.host.shard(1).scheduler.View.Overlay(found)
 		}
 		return true
 	}}
@@ -539,7 +539,7 @@ func (h *hostHarness) audit() {
 		if err := shardOf(g).table.Audit(true); err != nil {
 			h.t.Fatal(err)
 		}
-		has := shardOf(g).scheduler.Inspect()
+		has := shardOf(g).scheduler.View.Inspect()
 		pending := 0
 		for _, f := range has.Leases {
 			if f.Pending {
@@ -851,7 +851,7 @@ func (h *hostHarness) files() string {
 
 // queued returns the number of entries in the destination queues of a topic in shard 1.
 func (h *hostHarness) queued(id timer.TopicID) int {
-	return h.scheduler().Inspect().Topics[id].Queued
+	return h.scheduler().View.Inspect().Topics[id].Queued
 }
 
 // shardOf returns the shard of timers of a group.

@@ -362,7 +362,7 @@ func (s *script) finish() {
 	}
 	s.audit()
 	for _, g := range s.host.all()[1:] {
-		for h, f := range shardOf(g).scheduler.Inspect().Leases {
+		for h, f := range shardOf(g).scheduler.View.Inspect().Leases {
 			s.t.Fatalf("handle %d: a lease never ended: %+v", h, f)
 		}
 	}

@@ -133,7 +133,7 @@ func TestI21EarlierOvertakesHeld(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", time.Second)
 	r.pass(985 * time.Millisecond)
-	if r.scheduler().Inspect().Held != 1 {
+	if r.scheduler().View.Inspect().Held != 1 {
 		t.Fatal("no lease is held")
 	}
 	r.add("{a}2", 5*time.Millisecond)
@@ -209,11 +209,11 @@ func TestLinesAreFreed(t *testing.T) {
 	if n := len(r.calls.take()); n != 200 {
 		t.Fatal(n)
 	}
-	if n := r.scheduler().Inspect().KeyRefs; n != 0 {
+	if n := r.scheduler().View.Inspect().KeyRefs; n != 0 {
 		t.Errorf("%d claims", n)
 	}
 	r.pass(time.Minute)
-	if q, ok := r.scheduler().Inspect().Topics[1]; ok {
+	if q, ok := r.scheduler().View.Inspect().Topics[1]; ok {
 		t.Errorf("the topic's queue is still there: %+v", q)
 	}
 }
@@ -228,7 +228,7 @@ func TestLinesArePruned(t *testing.T) {
 		r.do(timer.Command{Kind: timer.Fire, ID: "{a}2"})
 	}
 	r.pass(20 * time.Second)
-	if n := r.scheduler().Inspect().Topics[1].InLine; n > 1000 {
+	if n := r.scheduler().View.Inspect().Topics[1].InLine; n > 1000 {
 		t.Errorf("%d entries for one timer", n)
 	}
 	r.one().answer(200)

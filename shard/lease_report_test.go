@@ -73,10 +73,10 @@ func (h *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
 	h.host.Deliver(from, append(frame, body...))
 }
 
-// TestReportOfAReplicaThatWasMadeAnew: a former leader's replica is removed and created anew while
-// its call runs. The new replica knows nothing of the lease, but the reports must go on until the
-// leader says that the lease is over. Found by the simulator.
-func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
+// TestReportOfAReplicaThatWasMadeAgain: a former leader's replica is removed and created again while
+// its call runs. The new replica knows nothing of the lease, but the reports must be repeated until
+// the leader answers that the lease is over. Found by the simulator.
+func TestReportOfAReplicaThatWasMadeAgain(t *testing.T) {
 	p, change := telling(reportMessage)
 	r, c := withFakePeers(t, false, change)
 	c.leads()

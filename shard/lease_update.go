@@ -17,25 +17,25 @@ func (s *timerShard) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
 	d := s.table.Due(c.Handle)
 	early := d.Holder == table.ByCall
-	if !s.scheduler.Updatable(o.cmd, &d) {
+	if !s.scheduler.Consumers.Updatable(o.cmd, &d) {
 		if c.Fence > s.table.LastFence() {
 			s.confirmLeaseUpdate(o)
 			return
 		}
-		o.answer(s.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+		o.answer(s.scheduler.Consumers.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		return
 	}
-	if early && o.cmd.Kind != timer.AckLease && s.scheduler.AwaitAnswer(o, c.Handle, &d) {
+	if early && o.cmd.Kind != timer.AckLease && s.scheduler.Consumers.AwaitAnswer(o, c.Handle, &d) {
 		return
 	}
-	if !s.scheduler.CanJudge(c.Handle, &d) {
+	if !s.scheduler.Outcomes.CanJudge(c.Handle, &d) {
 		// The update is valid, and a node that knows the topic and the zone can decide it.
 		o.answer(timer.Result{}, timer.ErrOverloaded)
 		return
 	}
-	out := s.scheduler.DecideLeaseUpdate(o.cmd, &d)
+	out := s.scheduler.Consumers.Decide(o.cmd, &d)
 	o.outcome = &out
-	s.scheduler.ProposeLeaseUpdate(&s.batch, &out)
+	s.scheduler.Outcomes.ProposeOutcome(&s.batch, &out)
 	s.items = append(s.items, item{kind: commandItem, op: o})
 }
 
@@ -47,11 +47,11 @@ func (s *timerShard) confirmLeaseUpdate(o *op) {
 		switch {
 		case err != nil:
 			o.answer(timer.Result{}, err)
-		case s.scheduler.Updatable(o.cmd, &d):
+		case s.scheduler.Consumers.Updatable(o.cmd, &d):
 			s.waiting = append(s.waiting, o)
 			s.g.w.touchNext(s.g)
 		default:
-			o.answer(s.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+			o.answer(s.scheduler.Consumers.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		}
 	})
 	s.g.w.touch(s.g)
@@ -59,10 +59,10 @@ func (s *timerShard) confirmLeaseUpdate(o *op) {
 
 func (s *timerShard) answerLeaseUpdate(o *op, r *timer.Result) {
 	if r.Code == timer.OK {
-		s.scheduler.Updated(o.cmd)
+		s.scheduler.Consumers.Updated(o.cmd)
 		s.g.w.fired(o.cmd.Topic, o.outcome)
 	}
-	o.answer(s.scheduler.LeaseOver(o.cmd, *r), nil)
+	o.answer(s.scheduler.Consumers.LeaseOver(o.cmd, *r), nil)
 }
 
 // A former leader reports to its successor how its leases ended: see scheduler/report.go.
@@ -122,7 +122,7 @@ func (s *timerShard) receiveReport(from uint64, body []byte) {
 	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
 	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
 	p.Attempt.Err, p.Attempt.Answer = r.Failure()
-	if r.Err() == nil && s.scheduler.JudgeReport(&p) {
+	if r.Err() == nil && s.scheduler.Reports.Judge(&p) {
 		s.sendLeaseOver(from, p.Owner, p.Handle, p.Fence)
 	}
 }
@@ -144,5 +144,5 @@ func (s *timerShard) receiveLeaseOver(body []byte) {
 	if r.Close() != nil || owner != s.g.w.host.cfg.Incarnation {
 		return
 	}
-	s.scheduler.EndReport(h, fence)
+	s.scheduler.Reports.End(h, fence)
 }

@@ -150,7 +150,7 @@ func (l readList) handle(w *worker) {
 func (l *listing) scan(p *listPart, s *timerShard, budget int) (done bool) {
 	w := &l.workers[s.g.w.number]
 	// A timer that is leased ahead of its due time is listed as scheduled.
-	p.shard, p.Table, p.Hides = s, s.table, s.scheduler.Hides
+	p.shard, p.Table, p.Hides = s, s.table, s.scheduler.View.Hides
 	if p.from, done = w.top.Scan(&p.Part, p.from, budget); !done {
 		return false
 	}
@@ -174,11 +174,11 @@ func (l *listing) take(w *listOfWorker) {
 	for i, f := range found {
 		p := &l.parts[f.Part.Number]
 		s := p.shard
-		s.scheduler.Overlay(f.Timer)
+		s.scheduler.View.Overlay(f.Timer)
 		numbered(s, p.asked, &f.Timer.Origin)
 		w.list[i] = listed{key: f.Key, timer: f.Timer}
 		if l.query.Waits && f.Timer.State == timer.Scheduled {
-			w.list[i].wait = s.scheduler.WaitOf(f.Handle)
+			w.list[i].wait = s.scheduler.View.WaitOf(f.Handle)
 		}
 	}
 }

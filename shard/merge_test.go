@@ -30,7 +30,7 @@ func TestMergeScheduled(t *testing.T) {
 	}
 	// A lease acquired ahead of the due time counts as scheduled: it is revoked.
 	r.pass(990 * time.Millisecond)
-	if r.scheduler().Inspect().Held != 1 {
+	if r.scheduler().View.Inspect().Held != 1 {
 		t.Fatal("no lease is held: the test is about nothing")
 	}
 	if got := r.merged(timer.MergeReplace, 0, 500*time.Millisecond, "3"); got.State != timer.Scheduled || got.Version != 2 || got.Attempts != 0 || got.Successor {

@@ -109,7 +109,7 @@ func TestLateAnswersAlone(t *testing.T) {
 	r.step(15 * time.Millisecond)
 	written := pipelineAdd(r, 1) // with the lease of a
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.scheduler().Inspect().Leases[h]; !f.Pending {
+	if f := r.scheduler().View.Inspect().Leases[h]; !f.Pending {
 		t.Fatalf("flight %+v", f)
 	}
 	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})

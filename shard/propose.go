@@ -177,7 +177,7 @@ func (s *timerShard) propose() {
 	if s.g.serving {
 		s.proposeClock()
 		if s.scheduler.KnowsTime() {
-			s.scheduler.ProposeOutcomes(&s.batch)
+			s.scheduler.Outcomes.Propose(&s.batch)
 			s.division.proposeSweep()
 			if s.g.transfer.to == 0 {
 				s.proposeCommands()
@@ -230,7 +230,7 @@ func (s *timerShard) proposeCommand(o *op) {
 		s.proposeLeaseUpdate(o)
 		return
 	}
-	if !s.scheduler.GiveWay(&s.batch, o.cmd, o) {
+	if !s.scheduler.Leases.GiveWay(&s.batch, o.cmd, o) {
 		return
 	}
 	cmd := o.cmd

@@ -77,7 +77,7 @@ func (s *timerShard) pullFor(t *pullRequest) (known bool) {
 		lasts = s.scheduler.LeaseMs(t.topic)
 	}
 	t.untilMs, t.until = s.g.w.now.WallMs+lasts, s.g.w.now.Lease+time.Duration(lasts)*time.Millisecond
-	if t.asked, known = s.scheduler.Pull(&s.batch, t.topic, t.most, lasts); !known {
+	if t.asked, known = s.scheduler.Pulls.Pull(&s.batch, t.topic, t.most, lasts); !known {
 		return false
 	}
 	for range t.asked {
@@ -92,7 +92,7 @@ func (s *timerShard) pullFor(t *pullRequest) (known bool) {
 func (p *pullRequest) granted(s *timerShard, r *timer.Result) {
 	h := p.asked[len(p.asked)-p.pending]
 	p.pending--
-	s.scheduler.Pulled(h, r)
+	s.scheduler.Pulls.Pulled(h, r)
 	// A lease that is over is not handed out: this process was suspended, and others may have had
 	// the timer since.
 	if r.Code == timer.OK && p.wait != nil && s.g.w.now.Lease < p.until {
@@ -105,7 +105,7 @@ func (p *pullRequest) granted(s *timerShard, r *timer.Result) {
 
 // dropped handles a lease that raft refused.
 func (p *pullRequest) dropped(s *timerShard) {
-	s.scheduler.PullDropped(p.asked[len(p.asked)-p.pending])
+	s.scheduler.Pulls.Dropped(p.asked[len(p.asked)-p.pending])
 	p.pending--
 	if p.pending == 0 {
 		p.answer(s.g.timeoutError())

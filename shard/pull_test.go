@@ -136,7 +136,7 @@ func TestAckLease(t *testing.T) {
 	if v := r.timer("a"); v.FiredMs != fakeEpochMs+1 || v.EndedMs != fakeEpochMs+1001 || v.LastStatus != 0 || r.observer.outcomes != 1 {
 		t.Errorf("%+v, %d outcomes", *v, r.observer.outcomes)
 	}
-	if n := r.scheduler().Inspect().ConsumerLeases; n != 0 {
+	if n := r.scheduler().View.Inspect().ConsumerLeases; n != 0 {
 		t.Errorf("%d leases are still counted", n)
 	}
 }
@@ -579,7 +579,7 @@ func TestPullersShare(t *testing.T) {
 		t.Errorf("%d timers: %v", len(all), all)
 	}
 	r.pass(2 * time.Minute)
-	if n := r.scheduler().Inspect().ConsumerLeases + r.scheduler().Inspect().ConsumerEnds; n != 0 {
+	if n := r.scheduler().View.Inspect().ConsumerLeases + r.scheduler().View.Inspect().ConsumerEnds; n != 0 {
 		t.Errorf("%d leases are still counted", n)
 	}
 }
@@ -599,7 +599,7 @@ func TestEndsStayBounded(t *testing.T) {
 			r.wantClaim(timer.AckLease, v, timer.OK, nil)
 		}
 	}
-	if n := r.scheduler().Inspect().ConsumerEnds; n > 2*100+512 {
+	if n := r.scheduler().View.Inspect().ConsumerEnds; n > 2*100+512 {
 		t.Errorf("%d ends of no leases", n)
 	}
 }

@@ -376,7 +376,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 		r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: later(time.Hour)})
 	}
 	r.pass(sweepEach + time.Second)
-	if n := r.scheduler().Inspect().Later; n > 1000 {
+	if n := r.scheduler().View.Inspect().Later; n > 1000 {
 		t.Errorf("%d entries wait for later for one timer", n)
 	}
 	r.topic(1, nil)

@@ -29,7 +29,7 @@ func (h *hostHarness) deposed() {
 	}
 	g.w.touchNext(g)
 	h.settle()
-	if g.serving || shardOf(g).scheduler.Inspect().Leading {
+	if g.serving || shardOf(g).scheduler.View.Inspect().Leading {
 		h.t.Fatal("it still leads")
 	}
 }

@@ -14,7 +14,7 @@ func TestI4NeverEarly(t *testing.T) {
 	r.add("a", time.Second)
 	r.pass(999 * time.Millisecond)
 	r.wantCalls("")
-	if f := r.scheduler().Inspect().Held; f != 1 {
+	if f := r.scheduler().View.Inspect().Held; f != 1 {
 		t.Errorf("%d leases are held a millisecond before, want 1: the look-ahead", f)
 	}
 	r.pass(time.Millisecond)
@@ -159,11 +159,11 @@ func TestGivenBackIsHidden(t *testing.T) {
 	g := r.host.group(1)
 	h, _ := r.table().Lookup(1, "a")
 	v := r.table().Read(1, "a")
-	if shardOf(g).scheduler.Overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
+	if shardOf(g).scheduler.View.Overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
 		t.Errorf("while its lease is given back: %+v", v)
 	}
 	list := make([]timer.Counts, 1)
-	shardOf(g).scheduler.Count([]timer.TopicID{1}, list)
+	shardOf(g).scheduler.View.Count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Scheduled != 1 || c.Leased != 0 {
 		t.Errorf("counts %+v", c)
 	}
@@ -253,7 +253,7 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 	r.settle()
 	c.answer(200)
 	r.settle()
-	for id, q := range r.scheduler().Inspect().Topics {
+	for id, q := range r.scheduler().View.Inspect().Topics {
 		if q.Calls != 0 {
 			t.Errorf("topic %d counts %d calls, all have ended", id, q.Calls)
 		}
@@ -272,7 +272,7 @@ func TestChangeUnderPendingLease(t *testing.T) {
 	r.step(time.Millisecond)
 	r.host.workers[0].turn() // the lease is proposed, then the fire is applied
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.scheduler().Inspect().Leases[h]; !f.Pending || r.table().Due(h).NextMs != r.clock.wallMs-1 {
+	if f := r.scheduler().View.Inspect().Leases[h]; !f.Pending || r.table().Due(h).NextMs != r.clock.wallMs-1 {
 		t.Fatalf("flight %+v, timer %+v", f, r.table().Due(h))
 	}
 	r.host.workers[0].turn() // the timer leaves the wheel a second time

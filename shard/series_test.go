@@ -298,7 +298,7 @@ func TestOverlapCancelled(t *testing.T) {
 		if waiting { // for a retry that is leased ahead of its due time
 			first.answer(500)
 			r.pass(990 * time.Millisecond)
-			if r.scheduler().Inspect().Held != 1 {
+			if r.scheduler().View.Inspect().Held != 1 {
 				t.Fatal("no lease is held: the test is about nothing")
 			}
 		}

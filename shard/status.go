@@ -206,9 +206,9 @@ func (h *Host) Stats() Stats {
 		}
 	})
 	walkLeaders(h, func(l *timerShard, at *int) bool {
-		return l.scheduler.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+		return l.scheduler.View.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 	})
-	walkLeaders(h, func(l *timerShard, at *int) bool { return l.scheduler.Waiting(at, &s.Waiting) })
+	walkLeaders(h, func(l *timerShard, at *int) bool { return l.scheduler.View.Waiting(at, &s.Waiting) })
 	return s
 }
 
@@ -258,7 +258,7 @@ func walkLeaders[Cursor any](h *Host, look func(s *timerShard, at *Cursor) (done
 // destination. Of a serial topic only the first timer of each key is in a queue.
 func (h *Host) DueFor() map[scheduler.Destination]int {
 	sum := map[scheduler.Destination]int{}
-	walkLeaders(h, func(l *timerShard, at *scheduler.DueCursor) bool { return l.scheduler.DueFor(at, sum) })
+	walkLeaders(h, func(l *timerShard, at *scheduler.DueCursor) bool { return l.scheduler.View.DueFor(at, sum) })
 	return sum
 }
 
@@ -363,7 +363,7 @@ func (h *Host) TakeActivity() Activity {
 		}
 	})
 	walkLeaders(h, func(s *timerShard, at *int) bool {
-		return s.scheduler.Overdue(at, func(id timer.TopicID, timers, oldestMs int64) {
+		return s.scheduler.View.Overdue(at, func(id timer.TopicID, timers, oldestMs int64) {
 			if id == table.CanaryTopic {
 				return
 			}
@@ -376,7 +376,7 @@ func (h *Host) TakeActivity() Activity {
 }
 
 func (s *timerShard) activity(a *Activity) {
-	c := s.scheduler.Totals()
+	c := s.scheduler.View.Totals()
 	a.Totals.Scheduled += c.Scheduled
 	a.Totals.Leased += c.Leased
 	a.Totals.Done += c.Done

@@ -233,7 +233,7 @@ func (d driver) Progress(id timer.ShardID) Progress {
 	leaves := r.membership.leaves(r)
 	zoneless := 0
 	if s, ok := r.machine.(*timerShard); ok && s.scheduler.Leads() {
-		zoneless = s.scheduler.InUnknownZones()
+		zoneless = s.scheduler.View.InUnknownZones()
 	}
 	lastTerm, _ := r.store.Term(r.store.Last()) // always known
 	return Progress{
@@ -251,7 +251,7 @@ func (d driver) Waiting() (events, operations, flights int) {
 		events += w.box.waiting()
 		operations += int(w.queued.Load())
 		for _, s := range w.shards {
-			flights += s.scheduler.InFlight()
+			flights += s.scheduler.View.InFlight()
 		}
 	}
 	return events, operations, flights
@@ -263,7 +263,7 @@ func (d driver) StepDrain() (flights int) {
 	d.h.draining.Store(true)
 	for _, w := range d.h.workers {
 		for _, s := range w.shards {
-			flights += s.scheduler.Drain()
+			flights += s.scheduler.Leases.Drain()
 		}
 	}
 	return flights

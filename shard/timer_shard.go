@@ -108,8 +108,8 @@ func (s *timerShard) prompt() bool       { return false }
 func (s *timerShard) waits() int         { return len(s.waiting) }
 func (s *timerShard) nextWake() int64    { return s.scheduler.NextWake() }
 func (s *timerShard) doubt()             { s.scheduler.Doubt() }
-func (s *timerShard) drain()             { s.scheduler.Drain() }
-func (s *timerShard) unstarted() int     { return s.scheduler.Unstarted() }
+func (s *timerShard) drain()             { s.scheduler.Leases.Drain() }
+func (s *timerShard) unstarted() int     { return s.scheduler.View.Unstarted() }
 func (s *timerShard) scanLeases()        { s.scheduler.ScanAgain() }
 
 func (s *timerShard) run() {
@@ -195,7 +195,7 @@ func (s *timerShard) expire(now time.Duration) {
 			}
 		}
 	}
-	s.scheduler.Expire(now)
+	s.scheduler.Leases.Expire(now)
 	s.expirePulls(now)
 }
 
@@ -221,14 +221,14 @@ func (s *timerShard) stats(to *Stats) {
 	if !s.scheduler.Leads() {
 		return
 	}
-	c := s.scheduler.Totals()
+	c := s.scheduler.View.Totals()
 	to.Scheduled += c.Scheduled
 	to.Leased += c.Leased
 	to.Done += c.Done
 	to.Dead += c.Dead
 	to.MemoryBytes += s.table.MemoryBytes()
 	to.SealedBy = s.table.SealedBy(to.SealedBy)
-	to.UnknownZone += int64(s.scheduler.InUnknownZones())
+	to.UnknownZone += int64(s.scheduler.View.InUnknownZones())
 }
 
 // schedulerEnv implements scheduler.Env for a shard.

@@ -11,7 +11,7 @@ import (
 )
 
 func (h *hostHarness) waitsFor(id string) timer.Wait {
-	return h.scheduler().Standing(h.table().Find(1, []byte(id))).Wait
+	return h.scheduler().View.Standing(h.table().Find(1, []byte(id))).Wait
 }
 
 // TestWaitsForLeader: while its leader may start nothing, a due timer waits for it.
@@ -37,7 +37,7 @@ func TestWaitsAreCounted(t *testing.T) {
 		t.Helper()
 		r.audit()
 		sums := make([]timer.Counts, 1)
-		r.scheduler().Count([]timer.TopicID{1}, sums)
+		r.scheduler().View.Count([]timer.TopicID{1}, sums)
 		got := ""
 		for _, cause := range timer.WaitCauses() {
 			if n := sums[0].Waiting[cause]; n != 0 {
@@ -100,8 +100,8 @@ func TestWaitsOfAHerdAreCounted(t *testing.T) {
 	for turn := range 60 {
 		r.turn()
 		sums, all := make([]timer.Counts, 1), timer.Waiting{}
-		r.scheduler().Count([]timer.TopicID{1}, sums)
-		for at := 0; !r.scheduler().Waiting(&at, &all); {
+		r.scheduler().View.Count([]timer.TopicID{1}, sums)
+		for at := 0; !r.scheduler().View.Waiting(&at, &all); {
 		}
 		if w := sums[0].Waiting; w[timer.WaitLeader]+all[timer.WaitLeader] > 0 {
 			t.Fatalf("turn %d: %d wait for a leader that works, %d of all", turn, w[timer.WaitLeader], all[timer.WaitLeader])

@@ -173,7 +173,7 @@ func TestLeasesThatAwaitTheirCommit(t *testing.T) {
 	for range 10 {
 		r.turn()
 	}
-	if n := r.scheduler().Inspect().Proposed; n < 100 || n > 200 {
+	if n := r.scheduler().View.Inspect().Proposed; n < 100 || n > 200 {
 		t.Errorf("%d leases wait for their commit", n)
 	}
 	r.audit()

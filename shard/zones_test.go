@@ -33,7 +33,7 @@ func TestUnknownZone(t *testing.T) {
 	r.wantCalls("tokyo")
 	g := r.host.group(1)
 	h, _ := shardOf(g).table.Lookup(1, "a")
-	if got := shardOf(g).scheduler.Standing(h).Wait; got != (timer.Wait{For: timer.WaitZone, On: "Asia/Kathmandu"}) {
+	if got := shardOf(g).scheduler.View.Standing(h).Wait; got != (timer.Wait{For: timer.WaitZone, On: "Asia/Kathmandu"}) {
 		t.Errorf("it waits for %+v", got)
 	}
 	turns := 0
@@ -52,9 +52,9 @@ func TestUnknownZone(t *testing.T) {
 		t.Helper()
 		var s Stats
 		g.stats(&s)
-		shardOf(g).scheduler.Overdue(new(int), func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+		shardOf(g).scheduler.View.Overdue(new(int), func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 		counts := []timer.Counts{{}}
-		shardOf(g).scheduler.Count([]timer.TopicID{1}, counts)
+		shardOf(g).scheduler.View.Count([]timer.TopicID{1}, counts)
 		if s.UnknownZone != n || s.Overdue != n || counts[0].Ready != n || n > 0 && counts[0].OldestOverdueMs < 60_000 {
 			t.Errorf("%d in unknown zones, %d overdue, %+v; want %d", s.UnknownZone, s.Overdue, counts[0], n)
 		}

@@ -78,8 +78,8 @@ type activeLeases struct {
 func newActiveLeases(s *Scheduler) activeLeases {
 	return activeLeases{
 		byTimer: map[timer.Handle]*activeLease{}, leader: &s.leader,
-		consumers: &s.consumers, due: &s.due, inherited: &s.inherited, keys: &s.keys, limits: &s.limits, out: &s.out,
-		pulls: &s.pulls, reports: &s.reports, series: &s.series, topics: &s.topics, windows: &s.windows,
+		consumers: &s.Consumers, due: &s.due, inherited: &s.inherited, keys: &s.Keys, limits: &s.limits, out: &s.Outcomes,
+		pulls: &s.Pulls, reports: &s.Reports, series: &s.series, topics: &s.topics, windows: &s.windows,
 	}
 }
 
@@ -227,7 +227,7 @@ func (al *activeLeases) await(f *activeLease, o ClientChange) {
 
 // expire answers ErrOverloaded to client changes that have waited too long for a lease to be
 // applied or a call to end.
-func (al *activeLeases) expire(now time.Duration) {
+func (al *activeLeases) Expire(now time.Duration) {
 	keep := al.blocked[:0]
 	for _, f := range al.blocked {
 		for len(f.waiting) > 0 && f.waiting[0].WaitsUntil() <= now {
@@ -334,7 +334,7 @@ func (al *activeLeases) callEnded(f *activeLease, a delivery.Outcome, stopped bo
 
 // ended judges a call that has ended, or reports it if this node leads no more.
 func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
-	if f.moved != nil && f.moved.leases.leader != al.leader {
+	if f.moved != nil && f.moved.Leases.leader != al.leader {
 		f.endedElsewhere(a)
 		return
 	}
@@ -397,7 +397,7 @@ func (al *activeLeases) outcomeApplied(f *activeLease, r *timer.Result) {
 
 // drain returns leases whose calls have not started. Its result is the number of leases that have
 // not ended or, after the leadership, whose end the new leader has not confirmed.
-func (al *activeLeases) drain() int {
+func (al *activeLeases) Drain() int {
 	if !al.active {
 		return len(al.byTimer)
 	}
@@ -417,7 +417,7 @@ func (al *activeLeases) drain() int {
 
 // giveWay returns the leases that block a command. It reports false if the command must wait for a
 // lease in the log's pipeline.
-func (al *activeLeases) giveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
+func (al *activeLeases) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
 	if cmd.Kind == timer.Deliver {
 		al.releaseHeld(b, cmd.Topic)
 	}

@@ -76,7 +76,7 @@ func TestNodeIsFull(t *testing.T) {
 	r.waits(a, timer.WaitSlots)
 	var sum timer.Waiting
 	at := 0
-	if !r.Waiting(&at, &sum) || sum[timer.WaitSlots] != 2 {
+	if !r.View.Waiting(&at, &sum) || sum[timer.WaitSlots] != 2 {
 		t.Errorf("they wait for %v", sum)
 	}
 	if len(r.waiters) != 1 {
@@ -162,7 +162,7 @@ func TestReceiversOfATopic(t *testing.T) {
 	r.want("bc")
 	sum := map[Destination]int{}
 	var cursor DueCursor
-	if !r.DueFor(&cursor, sum) || sum["http://b"] != 1 || sum["http://a"] != 0 {
+	if !r.View.DueFor(&cursor, sum) || sum["http://b"] != 1 || sum["http://a"] != 0 {
 		t.Errorf("due: %v", sum)
 	}
 }
@@ -398,7 +398,7 @@ func TestGiveWay(t *testing.T) {
 	cancel := &timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"}
 	waiting := &change{until: r.now.Mono + time.Second}
 	r.entry(func(b *table.Batch) {
-		if !r.GiveWay(b, cancel, waiting) {
+		if !r.Leases.GiveWay(b, cancel, waiting) {
 			t.Error("it waits for a lease that is applied")
 		}
 	})
@@ -415,18 +415,18 @@ func TestGiveWay(t *testing.T) {
 	r.items = nil
 	r.Lease(&batch)
 	cancel.ID = "b"
-	if r.GiveWay(&batch, cancel, waiting) {
+	if r.Leases.GiveWay(&batch, cancel, waiting) {
 		t.Error("it does not wait for a lease in the pipeline")
 	}
 	late := &change{until: r.now.Mono}
-	if r.GiveWay(&batch, cancel, late) || r.Inspect().Leases[b].Waiting != 2 {
-		t.Errorf("%+v", r.Inspect().Leases[b])
+	if r.Leases.GiveWay(&batch, cancel, late) || r.View.Inspect().Leases[b].Waiting != 2 {
+		t.Errorf("%+v", r.View.Inspect().Leases[b])
 	}
-	r.Expire(r.now.Mono)
+	r.Leases.Expire(r.now.Mono)
 	if late.err != nil || waiting.err != nil {
 		t.Error("the first in line has time")
 	}
-	r.Expire(r.now.Mono + time.Second)
+	r.Leases.Expire(r.now.Mono + time.Second)
 	if late.err != timer.ErrOverloaded || waiting.err != timer.ErrOverloaded {
 		t.Errorf("answers: %v, %v", late.err, waiting.err)
 	}
@@ -452,7 +452,7 @@ func TestCancelGivesBackWhatItEnds(t *testing.T) {
 		t.Helper()
 		c := timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a", Seq: seq}
 		r.entry(func(b *table.Batch) {
-			if !r.GiveWay(b, &c, &change{}) {
+			if !r.Leases.GiveWay(b, &c, &change{}) {
 				t.Error("it waits for a lease that is applied")
 			}
 			b.Command(&c)
@@ -512,7 +512,7 @@ func TestDeliveryIsChanged(t *testing.T) {
 	a := r.add("a", 15)
 	r.turn()
 	c := timer.Command{Kind: timer.Deliver, Topic: 1, Turn: 1, Pull: true}
-	r.entry(func(b *table.Batch) { r.GiveWay(b, &c, nil) })
+	r.entry(func(b *table.Batch) { r.Leases.GiveWay(b, &c, nil) })
 	r.state(a, timer.Scheduled)
 	r.command(c)
 	r.pass(time.Second)
@@ -529,16 +529,16 @@ func TestDrain(t *testing.T) {
 	a, b := r.add("a", 0), r.add("b", 15)
 	r.turn()
 	r.leaving = true
-	if n := r.Drain(); n != 2 {
+	if n := r.Leases.Drain(); n != 2 {
 		t.Errorf("%d leases have not ended", n)
 	}
 	r.turn()
 	r.state(b, timer.Scheduled)
-	if n := r.Drain(); n != 1 || r.InFlight() != 1 {
+	if n := r.Leases.Drain(); n != 1 || r.View.InFlight() != 1 {
 		t.Errorf("%d leases have not ended", n)
 	}
 	r.end(delivery.Outcome{Status: 200})
-	if r.state(a, timer.Done); r.Drain() != 0 {
+	if r.state(a, timer.Done); r.Leases.Drain() != 0 {
 		t.Error("an ended lease counts")
 	}
 }
@@ -551,11 +551,11 @@ func TestForcedDrop(t *testing.T) {
 	b := r.add("b", 15)
 	r.turn()
 	got := r.command(timer.Command{Kind: timer.CloseTopic, Force: true})
-	r.ReviewDropped(0, got.Handle)
+	r.Keys.ReviewDropped(0, got.Handle)
 	r.end(delivery.Outcome{Status: 200})
 	r.pass(100 * time.Millisecond)
 	r.want("")
-	if r.InFlight() != 0 || r.permits != 0 || len(r.fired) != 0 {
-		t.Errorf("%d leases, %d permits, outcomes %v; timer %d", r.InFlight(), r.permits, r.fired, b)
+	if r.View.InFlight() != 0 || r.permits != 0 || len(r.fired) != 0 {
+		t.Errorf("%d leases, %d permits, outcomes %v; timer %d", r.View.InFlight(), r.permits, r.fired, b)
 	}
 }

@@ -226,24 +226,24 @@ func (c *batchCall) revoke(al *activeLeases) {
 // leaseMany proposes leases for the timers of one call, which the permit is for. The first timer of
 // the queue may go, and its topic's limit has granted it a lease. A lease lets out the next timer
 // of its key, which joins the call if there is room. It reports whether the topic keeps its turn.
-func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Permit) (keeps bool) {
+func (p *proposer) leaseMany(b *table.Batch, n *destQueue, permit delivery.Permit) (keeps bool) {
 	q, c := n.queue, &batchCall{permit: permit}
 	keeps = true
-	if !s.ripe(n) { // so timers that it counted have changed since
-		s.compaction.setAside(&n.fresh, &n.backlog)
+	if !p.ripe(n) { // so timers that it counted have changed since
+		p.compaction.setAside(&n.fresh, &n.backlog)
 	}
-	for room := newCallRoom(n); s.pick(n, &room); {
-		if len(c.leases) > 0 && q.limiterUse != nil && !s.limits.admit(q) {
+	for room := newCallRoom(n); p.pick(n, &room); {
+		if len(c.leases) > 0 && q.limiterUse != nil && !p.limits.admit(q) {
 			keeps = false
 			break
 		}
 		e := n.head()
 		n.take()
-		f := s.leases.propose(b, n, e, c)
+		f := p.leases.propose(b, n, e, c)
 		f.call = c
 		c.leases = append(c.leases, f)
 		if q.keys != nil {
-			s.keys.moveUp(f.key)
+			p.keys.moveUp(f.key)
 		}
 	}
 	if c.waiting, c.left = len(c.leases), len(c.leases); c.left == 0 {
@@ -253,7 +253,7 @@ func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Perm
 		}
 	}
 	n.group.recount()
-	s.topics.update(n)
+	p.topics.update(n)
 	return keeps
 }
 
@@ -266,22 +266,22 @@ func newCallRoom(n *destQueue) callRoom {
 
 // ripe reports that a call goes now: the timers of its queue that stand fill it, or one of them has
 // waited for long enough. Cost: O(timers of a call), and PopBudget outdated ones at most.
-func (s *Scheduler) ripe(n *destQueue) bool {
+func (p *proposer) ripe(n *destQueue) bool {
 	q, wait, room := n.queue, n.group.policy.WaitMs, newCallRoom(n)
 	if wait == 0 {
 		return true
 	}
 	for _, h := range [...]*heap[entry]{&n.fresh, &n.backlog} {
 		for _, e := range h.items {
-			if !s.pulls.stands(q, e) {
+			if !p.pulls.stands(q, e) {
 				if room.drops--; room.drops < 0 {
 					return false
 				}
 				continue
 			}
 			room.timers--
-			room.bytes -= s.topics.batchBytes(q, e.handle)
-			if room.timers <= 0 || room.bytes <= 0 || e.dueMs+wait <= s.now.WallMs {
+			room.bytes -= p.topics.batchBytes(q, e.handle)
+			if room.timers <= 0 || room.bytes <= 0 || e.dueMs+wait <= p.now.WallMs {
 				return true
 			}
 		}
@@ -291,24 +291,24 @@ func (s *Scheduler) ripe(n *destQueue) bool {
 
 // pick reports that the first timer of a call's queue goes in the call, and takes its room. It
 // drops those before it that are outdated. A queue that begins with many of them is set aside.
-func (s *Scheduler) pick(n *destQueue, room *callRoom) bool {
+func (p *proposer) pick(n *destQueue, room *callRoom) bool {
 	q := n.queue
 	for n.len() > 0 && room.timers > 0 {
 		switch e := n.head(); {
-		case !s.mayGo(q, e):
+		case !p.mayGo(q, e):
 			n.take()
-			s.keys.passOver(e)
-		case q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false):
+			p.keys.passOver(e)
+		case q.resumedMs-e.dueMs > missedAfterMs && p.series.missed(e, false):
 			n.take()
-			s.env.WakeNext()
+			p.env.WakeNext()
 		default:
 			room.timers--
-			room.bytes -= s.topics.batchBytes(q, e.handle)
+			room.bytes -= p.topics.batchBytes(q, e.handle)
 			return room.bytes >= 0 // the largest timer has room in an empty call
 		}
-		s.env.Spent(1)
+		p.env.Spent(1)
 		if room.drops--; room.drops == 0 {
-			s.compaction.setAside(&n.fresh, &n.backlog)
+			p.compaction.setAside(&n.fresh, &n.backlog)
 		}
 	}
 	return false

@@ -82,7 +82,7 @@ func TestBatchGoesWhenFull(t *testing.T) {
 	}
 	r.waits(last, timer.WaitBatch)
 	var sum [1]timer.Counts
-	r.Count([]timer.TopicID{1}, sum[:])
+	r.View.Count([]timer.TopicID{1}, sum[:])
 	if sum[0].Waiting[timer.WaitBatch] != 1 || sum[0].Ready != 1 {
 		t.Fatalf("counts are %+v", sum[0])
 	}
@@ -109,7 +109,7 @@ func TestBatchOfNoWait(t *testing.T) {
 	r.add("c", 150)
 	r.turn()
 	r.wantBatches("a b")
-	if r.Inspect().Leases[r.table.Named(1, []byte("c"), 0)] != (InspectedLease{}) || len(r.leases.byTimer) != 2 {
+	if r.View.Inspect().Leases[r.table.Named(1, []byte("c"), 0)] != (InspectedLease{}) || len(r.Leases.byTimer) != 2 {
 		t.Fatal("a timer is leased ahead of its due time")
 	}
 	r.pass(100 * time.Millisecond)
@@ -125,7 +125,7 @@ func TestBatchStartsOnceItIsLeased(t *testing.T) {
 	r.add("a", 0)
 	r.add("b", 0)
 	r.Run()
-	if !r.entry() || len(r.leases.calls) != 1 {
+	if !r.entry() || len(r.Leases.calls) != 1 {
 		t.Fatal("no call is leased")
 	}
 	if at := r.NextWake(); at > r.now.WallMs {
@@ -218,7 +218,7 @@ func TestBatchLosesLeases(t *testing.T) {
 		}
 		r.Run()
 		r.entry()
-		if len(r.leases.calls) != 1 || r.permits != 1 {
+		if len(r.Leases.calls) != 1 || r.permits != 1 {
 			t.Fatal("no call waits to start")
 		}
 		return r, h
@@ -226,7 +226,7 @@ func TestBatchLosesLeases(t *testing.T) {
 	t.Run("cancel", func(t *testing.T) {
 		r, h := held(t)
 		cmd := timer.Command{Kind: timer.Cancel, Topic: 1, ID: "0"}
-		if !r.entry(func(b *table.Batch) { r.GiveWay(b, &cmd, &change{}) }) {
+		if !r.entry(func(b *table.Batch) { r.Leases.GiveWay(b, &cmd, &change{}) }) {
 			t.Fatal("nothing was proposed")
 		}
 		r.state(h[0], timer.Scheduled)
@@ -295,9 +295,9 @@ func TestBatchLosesLeases(t *testing.T) {
 	t.Run("drain", func(t *testing.T) {
 		r, _ := held(t)
 		r.leaving = true
-		r.Drain()
+		r.Leases.Drain()
 		r.turn()
-		if r.Drain() != 0 || r.permits != 0 {
+		if r.Leases.Drain() != 0 || r.permits != 0 {
 			t.Fatalf("%d permits are in use", r.permits)
 		}
 	})
@@ -311,8 +311,8 @@ func TestBatchLogRefuses(t *testing.T) {
 	r.dropping = true
 	r.Run()
 	r.entry()
-	if r.permits != 0 || len(r.leases.byTimer) != 0 || len(r.leases.calls) != 0 {
-		t.Fatalf("%d permits, %d leases", r.permits, len(r.leases.byTimer))
+	if r.permits != 0 || len(r.Leases.byTimer) != 0 || len(r.Leases.calls) != 0 {
+		t.Fatalf("%d permits, %d leases", r.permits, len(r.Leases.byTimer))
 	}
 	r.dropping = false
 	r.turn()
@@ -476,8 +476,8 @@ func TestBatchQueuedTwice(t *testing.T) {
 	r.endBatch(delivery.Outcome{Status: 200})
 	r.state(a, timer.Done)
 	r.state(b, timer.Done)
-	if r.permits != 0 || len(r.leases.byTimer) != 0 {
-		t.Fatalf("%d permits, %d leases", r.permits, len(r.leases.byTimer))
+	if r.permits != 0 || len(r.Leases.byTimer) != 0 {
+		t.Fatalf("%d permits, %d leases", r.permits, len(r.Leases.byTimer))
 	}
 }
 
@@ -557,7 +557,7 @@ func TestBatchDropsSomeAtATime(t *testing.T) {
 			q := r.Scheduler.topics.byID[1]
 			r.entry(func(b *table.Batch) {
 				r.wakes, r.spent = false, 0
-				r.leaseOne(b, q)
+				r.proposer.leaseOne(b, q)
 				aside := 0
 				for _, p := range r.compaction.queues {
 					aside += len(p.items)
@@ -593,7 +593,7 @@ func TestBatchInATurn(t *testing.T) {
 	r.Run()
 	r.spent, r.budget = 0, 50*leaseSteps
 	r.entry()
-	if n := len(r.leases.byTimer); n != 100 {
+	if n := len(r.Leases.byTimer); n != 100 {
 		t.Errorf("%d leases in a turn, want those of one call", n)
 	}
 	r.budget = 0

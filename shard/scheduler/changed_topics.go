@@ -21,7 +21,7 @@ type changedTopics struct {
 func newChangedTopics(s *Scheduler) changedTopics {
 	return changedTopics{
 		leader: &s.leader,
-		due:    &s.due, keys: &s.keys, limits: &s.limits, topics: &s.topics,
+		due:    &s.due, keys: &s.Keys, limits: &s.limits, topics: &s.topics,
 	}
 }
 

@@ -25,7 +25,7 @@ func TestPause(t *testing.T) {
 	r.waits(a, timer.WaitPaused)
 	var sums [1]timer.Counts
 	r.now.WallMs += 3000
-	if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Waiting[timer.WaitPaused] != 1 || sums[0].OldestOverdueMs != 3000 {
+	if r.View.Count([]timer.TopicID{1}, sums[:]); sums[0].Waiting[timer.WaitPaused] != 1 || sums[0].OldestOverdueMs != 3000 {
 		t.Errorf("counts: %+v", sums[0])
 	}
 	r.pause(false)
@@ -60,7 +60,7 @@ func TestReceiverChanges(t *testing.T) {
 	r.want("")
 	r.topic(1, func(p *timer.Policy) { p.Callback.URL = "http://b" })
 	r.Run()
-	if n := r.Inspect().Topics[1].Queued; n == 0 || n == 2000 {
+	if n := r.View.Inspect().Topics[1].Queued; n == 0 || n == 2000 {
 		t.Errorf("%d timers are moved in one turn", n)
 	}
 	r.turn()
@@ -83,7 +83,7 @@ func TestOutdatedEntries(t *testing.T) {
 	}
 	r.Sweep()
 	r.turn()
-	if n := r.Inspect().Topics[1].Queued; n != 1 {
+	if n := r.View.Inspect().Topics[1].Queued; n != 1 {
 		t.Errorf("%d entries for one timer", n)
 	}
 	r.command(timer.Command{Kind: timer.Cancel, ID: id(0)})
@@ -91,7 +91,7 @@ func TestOutdatedEntries(t *testing.T) {
 		r.Sweep()
 		r.turn()
 	}
-	if n := len(r.Inspect().Topics); n != 0 {
+	if n := len(r.View.Inspect().Topics); n != 0 {
 		t.Errorf("%d topics are kept", n)
 	}
 	delete(r.verdicts, "http://a")
@@ -118,7 +118,7 @@ func TestOutdatedLaterTimers(t *testing.T) {
 	}
 	r.Sweep()
 	r.turn()
-	if n := r.due.exact.len() + r.Inspect().Compacting; n != 1 {
+	if n := r.due.exact.len() + r.View.Inspect().Compacting; n != 1 {
 		t.Errorf("%d entries for one timer", n)
 	}
 	r.pass(15 * time.Millisecond)

@@ -26,7 +26,7 @@ type compaction struct {
 func newCompaction(s *Scheduler) compaction {
 	return compaction{
 		leader:  &s.leader,
-		changed: &s.changed, due: &s.due, keys: &s.keys, topics: &s.topics,
+		changed: &s.changed, due: &s.due, keys: &s.Keys, topics: &s.topics,
 	}
 }
 

@@ -43,7 +43,7 @@ func TestPruneInATurn(t *testing.T) {
 	q := r.Scheduler.topics.byID[1]
 	left := q.inLine
 	r.spent, r.budget = 0, 100
-	r.Scheduler.keys.prune(q)
+	r.Scheduler.Keys.prune(q)
 	if n := left - q.inLine; n < 50 || n > 100 {
 		t.Errorf("%d of %d outdated entries have left", n, left)
 	}
@@ -63,11 +63,11 @@ func TestWalksInATurn(t *testing.T) {
 	r.Begin()
 	r.spent, r.budget = 0, 1
 	r.Run()
-	if a, b, c := r.due.rearmFrom, r.inherited.from, r.Scheduler.keys.scanFrom; a != scanStep || b != scanStep || c != scanStep || !r.wakes {
+	if a, b, c := r.due.rearmFrom, r.inherited.from, r.Scheduler.Keys.scanFrom; a != scanStep || b != scanStep || c != scanStep || !r.wakes {
 		t.Errorf("the walks are at %d, %d and %d", a, b, c)
 	}
 	r.turn()
-	if r.due.rearming || r.inherited.scanning || r.Scheduler.keys.scanning {
+	if r.due.rearming || r.inherited.scanning || r.Scheduler.Keys.scanning {
 		t.Error("the walks do not end")
 	}
 }

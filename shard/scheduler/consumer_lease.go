@@ -38,7 +38,7 @@ type consumerLeases struct {
 func newConsumerLeases(s *Scheduler, last acked) consumerLeases {
 	return consumerLeases{
 		byTimer: map[timer.Handle]consumerLease{}, acked: last, leader: &s.leader,
-		leases: &s.leases, limits: &s.limits, out: &s.out, pulls: &s.pulls, series: &s.series, topics: &s.topics,
+		leases: &s.Leases, limits: &s.limits, out: &s.Outcomes, pulls: &s.Pulls, series: &s.series, topics: &s.topics,
 	}
 }
 
@@ -138,7 +138,7 @@ func (cl *consumerLeases) expire() {
 // expireOne ends the attempt of an expired lease. If the log does not take the outcome,
 // inheritedLeases.scan finds the lease again.
 func (cl *consumerLeases) expireOne(h timer.Handle, d *table.Due) {
-	if !cl.out.canJudge(h, d) {
+	if !cl.out.CanJudge(h, d) {
 		cl.hold(h, d, cl.now.Mono+unknownWait)
 		return
 	}
@@ -160,8 +160,8 @@ func (cl *consumerLeases) endWakeMs() int64 {
 	return cl.now.WallMs + (cl.ends.top().end - cl.now.Mono + time.Millisecond - 1).Milliseconds()
 }
 
-// updated handles an applied lease update.
-func (cl *consumerLeases) updated(cmd *timer.Command) {
+// Updated handles an applied lease update.
+func (cl *consumerLeases) Updated(cmd *timer.Command) {
 	cl.applied(cmd.Claim.Handle)
 	if cmd.Kind == timer.AckLease {
 		cl.acked.add(cmd.Claim.Fence)
@@ -170,7 +170,7 @@ func (cl *consumerLeases) updated(cmd *timer.Command) {
 
 // updatable reports that a lease update names the lease that the table has, and that its holder may
 // make it: a consumer, or a receiver that reports.
-func (cl *consumerLeases) updatable(cmd *timer.Command, d *table.Due) bool {
+func (cl *consumerLeases) Updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
 	return cl.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
 		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || cl.mayReport(c.Handle, d))
@@ -197,7 +197,7 @@ func (al *activeLeases) calling(h timer.Handle, d *table.Due) *activeLease {
 
 // awaitAnswer makes a lease update wait until its call has an outcome, and reports false if no call
 // of this leader runs. An ack need not wait: the work is done, however the call ends.
-func (cl *consumerLeases) awaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
+func (cl *consumerLeases) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	f := cl.leases.calling(h, d)
 	if f == nil {
 		return false
@@ -206,8 +206,8 @@ func (cl *consumerLeases) awaitAnswer(o ClientChange, h timer.Handle, d *table.D
 	return true
 }
 
-// decide returns the outcome of a lease update.
-func (cl *consumerLeases) decide(cmd *timer.Command, d *table.Due) table.Outcome {
+// Decide returns the outcome of a lease update.
+func (cl *consumerLeases) Decide(cmd *timer.Command, d *table.Due) table.Outcome {
 	c, now := cmd.Claim, cl.now.WallMs
 	fired, status := d.FiredMs, d.Status
 	if d.Holder == table.ByCall { // d's values are the previous attempt's
@@ -250,7 +250,7 @@ func (cl *consumerLeases) decide(cmd *timer.Command, d *table.Due) table.Outcome
 // leaseOver returns the answer to an update of a lease that is over. A repeated ack of the same
 // lease is OK. The table knows that of timers that ended lately. If the id has a newer timer, as in
 // a series, only the leader that took the first ack knows.
-func (cl *consumerLeases) leaseOver(cmd *timer.Command, r timer.Result) timer.Result {
+func (cl *consumerLeases) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
 	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {
 		d := cl.table.Due(c.Handle)

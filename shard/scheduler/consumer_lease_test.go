@@ -19,16 +19,16 @@ func (r *replica) update(h timer.Handle, kind timer.Kind, set ...func(*timer.Lea
 	for _, f := range set {
 		f(cmd.Claim)
 	}
-	if !r.Updatable(cmd, &d) {
+	if !r.Consumers.Updatable(cmd, &d) {
 		return false
 	}
-	out := r.DecideLeaseUpdate(cmd, &d)
+	out := r.Consumers.Decide(cmd, &d)
 	got := r.apply(func(b *table.Batch) { b.Outcome(&out) })[0]
 	if got.Code != timer.OK {
 		r.t.Fatalf("the update is answered %v", got.Code)
 	}
-	r.Updated(cmd)
-	r.Review(got.Handle)
+	r.Consumers.Updated(cmd)
+	r.Keys.Review(got.Handle)
 	r.turn()
 	return true
 }
@@ -56,7 +56,7 @@ func TestPull(t *testing.T) {
 	if got := r.pull(1, 9); len(got) != 1 || got[0] != a {
 		t.Errorf("pulled %v, want %d", got, a)
 	}
-	if i := r.Inspect(); i.ConsumerLeases != 2 {
+	if i := r.View.Inspect(); i.ConsumerLeases != 2 {
 		t.Errorf("%d leases", i.ConsumerLeases)
 	}
 	r.ready = map[timer.TopicID]int{}
@@ -93,11 +93,11 @@ func TestUpdatesOfALease(t *testing.T) {
 	}
 	r.state(h, timer.Done)
 	ack := &timer.Command{Kind: timer.AckLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: h, Seq: 1, Fence: fence}}
-	if got := r.LeaseOver(ack, timer.Result{Code: timer.Skipped}); got.Code != timer.OK {
+	if got := r.Consumers.LeaseOver(ack, timer.Result{Code: timer.Skipped}); got.Code != timer.OK {
 		t.Errorf("a repeated ack is answered %v", got.Code)
 	}
 	ack.Claim.Fence += 100
-	if got := r.LeaseOver(ack, timer.Result{Code: timer.Skipped}); got.Code != timer.Skipped {
+	if got := r.Consumers.LeaseOver(ack, timer.Result{Code: timer.Skipped}); got.Code != timer.Skipped {
 		t.Errorf("the ack of another lease is answered %v", got.Code)
 	}
 
@@ -154,7 +154,7 @@ func TestDroppedPull(t *testing.T) {
 	if got := r.pull(1, 1); len(got) != 1 || got[0] != h {
 		t.Errorf("pulled %v", got)
 	}
-	if r.held() != 1 || len(r.pulls.fresh) != 0 {
+	if r.held() != 1 || len(r.Pulls.fresh) != 0 {
 		t.Errorf("%d leases count", r.held())
 	}
 }
@@ -167,17 +167,17 @@ func TestReceiverReports(t *testing.T) {
 	r.turn()
 	d := r.table.Due(h)
 	early := &change{}
-	if !r.AwaitAnswer(early, h, &d) {
+	if !r.Consumers.AwaitAnswer(early, h, &d) {
 		t.Error("an update does not wait for the call's answer")
 	}
 	r.end(delivery.Outcome{Status: 202})
 	if len(r.resumed) != 1 {
 		t.Error("the update waits on")
 	}
-	if d = r.state(h, timer.Leased); d.Holder == table.ByCall || r.InFlight() != 0 || r.held() != 1 {
-		t.Errorf("held by %v, %d active, %d count", d.Holder, r.InFlight(), r.held())
+	if d = r.state(h, timer.Leased); d.Holder == table.ByCall || r.View.InFlight() != 0 || r.held() != 1 {
+		t.Errorf("held by %v, %d active, %d count", d.Holder, r.View.InFlight(), r.held())
 	}
-	if r.AwaitAnswer(early, h, &d) {
+	if r.Consumers.AwaitAnswer(early, h, &d) {
 		t.Error("an update waits for no call")
 	}
 	if r.update(h, timer.ReturnLease) {
@@ -202,7 +202,7 @@ func TestReceiverReportsEarly(t *testing.T) {
 	r.update(h, timer.AckLease)
 	r.state(h, timer.Done)
 	r.end(delivery.Outcome{Status: 202})
-	if r.InFlight() != 0 {
+	if r.View.InFlight() != 0 {
 		t.Error("the call goes on")
 	}
 }

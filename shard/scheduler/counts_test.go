@@ -20,15 +20,15 @@ func (r *replica) counts(doing string, roughly bool) {
 	var ready, oldest int64
 	for h := timer.Handle(1); h <= r.table.LastHandle(); h++ {
 		d := r.table.Due(h)
-		f := r.leases.byTimer[h]
-		if d.Topic != 1 || d.State != timer.Scheduled || f != nil && f.seq == d.Seq && f.phase == proposed || r.pulls.reserved[h].seq == d.Seq {
+		f := r.Leases.byTimer[h]
+		if d.Topic != 1 || d.State != timer.Scheduled || f != nil && f.seq == d.Seq && f.phase == proposed || r.Pulls.reserved[h].seq == d.Seq {
 			continue
 		}
-		w := r.Standing(h)
+		w := r.View.Standing(h)
 		if !d.Paused || d.NextMs <= r.now.WallMs { // what a client holds counts once it is due
 			want[w.For]++
 		}
-		in := d.NextMs + r.due.spread(r.queueOf(1), &d, h) - r.now.WallMs
+		in := d.NextMs + r.due.spread(r.View.queueOf(1), &d, h) - r.now.WallMs
 		if ahead := r.due.lookAhead.Milliseconds(); in > 0 && in <= ahead || d.ExpiresMs != 0 && d.ExpiresMs-r.now.WallMs <= ahead+1 {
 			return // it may have left the wheel, and counts as due then
 		}
@@ -38,7 +38,7 @@ func (r *replica) counts(doing string, roughly bool) {
 		}
 	}
 	var sums [1]timer.Counts
-	r.Count([]timer.TopicID{1}, sums[:])
+	r.View.Count([]timer.TopicID{1}, sums[:])
 	got = sums[0].Waiting
 	want[timer.NoWait], got[timer.NoWait] = 0, 0
 	if roughly {
@@ -187,7 +187,7 @@ func TestChangedTimersCountOnce(t *testing.T) {
 				r.counts(fmt.Sprint("change ", i), false)
 			}
 			var sums [1]timer.Counts
-			if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Ready != 10 {
+			if r.View.Count([]timer.TopicID{1}, sums[:]); sums[0].Ready != 10 {
 				t.Errorf("%d ready", sums[0].Ready)
 			}
 		})
@@ -211,7 +211,7 @@ func TestOldestWaitsForItsKey(t *testing.T) {
 			r.pass(10 * time.Millisecond)
 			for minutes := range 5 {
 				var sums [1]timer.Counts
-				r.Count([]timer.TopicID{1}, sums[:])
+				r.View.Count([]timer.TopicID{1}, sums[:])
 				if n := sums[0]; n.Ready == 0 || n.OldestOverdueMs < int64(minutes)*60_000 {
 					t.Fatalf("after %d minutes: %d wait, the oldest for %d ms", minutes, n.Ready, n.OldestOverdueMs)
 				}

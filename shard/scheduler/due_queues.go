@@ -87,7 +87,7 @@ type dueQueues struct {
 func newDueQueues(s *Scheduler) dueQueues {
 	return dueQueues{
 		lookAhead: s.leastLookAhead(), leader: &s.leader,
-		inherited: &s.inherited, keys: &s.keys, out: &s.out, series: &s.series, topics: &s.topics, zones: &s.zones,
+		inherited: &s.inherited, keys: &s.Keys, out: &s.Outcomes, series: &s.series, topics: &s.topics, zones: &s.zones,
 	}
 }
 

@@ -32,7 +32,7 @@ func TestTimerIsCalledWhenDue(t *testing.T) {
 	if len(r.fired) != 1 || len(r.lateness) != 1 || r.lateness[0] != 0 || r.permits != 0 {
 		t.Errorf("outcomes %v, lateness %v, %d permits in use", r.fired, r.lateness, r.permits)
 	}
-	if i := r.Inspect(); len(i.Leases) != 0 || i.Topics[1].Queued != 0 || i.Topics[1].Calls != 0 {
+	if i := r.View.Inspect(); len(i.Leases) != 0 || i.Topics[1].Queued != 0 || i.Topics[1].Calls != 0 {
 		t.Errorf("it keeps %+v", i)
 	}
 }
@@ -89,16 +89,16 @@ func TestClockStepsBack(t *testing.T) {
 	h := r.add("a", 15)
 	r.turn()
 	r.state(h, timer.Leased)
-	if !r.Hides(h) || r.Unstarted() != 1 {
+	if !r.View.Hides(h) || r.View.Unstarted() != 1 {
 		t.Error("a lease ahead of its time is shown")
 	}
 	shown := timer.Timer{Topic: 1, ID: "a", Seq: r.table.Due(h).Seq, State: timer.Leased, Attempts: 1}
-	if r.Overlay(&shown); shown.State != timer.Scheduled || shown.Attempts != 0 {
+	if r.View.Overlay(&shown); shown.State != timer.Scheduled || shown.Attempts != 0 {
 		t.Errorf("clients see %v after %d attempts", shown.State, shown.Attempts)
 	}
 	var sums [1]timer.Counts
-	if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Scheduled != 1 || sums[0].Leased != 0 || r.Totals().Scheduled != 1 {
-		t.Errorf("it counts %+v, in all %+v", sums[0], r.Totals())
+	if r.View.Count([]timer.TopicID{1}, sums[:]); sums[0].Scheduled != 1 || sums[0].Leased != 0 || r.View.Totals().Scheduled != 1 {
+		t.Errorf("it counts %+v, in all %+v", sums[0], r.View.Totals())
 	}
 	r.now.WallMs -= 10_000
 	r.turn()
@@ -217,7 +217,7 @@ func TestTurnEnds(t *testing.T) {
 	r.budget = 40
 	r.Run()
 	r.entry()
-	if n := len(r.leases.byTimer); n == 0 || n > 2*leastLeases {
+	if n := len(r.Leases.byTimer); n == 0 || n > 2*leastLeases {
 		t.Errorf("%d leases in a turn without time", n)
 	}
 	r.turn()
@@ -234,8 +234,8 @@ func TestDroppedEntry(t *testing.T) {
 	r.Run()
 	r.entry()
 	r.dropping = false
-	if r.state(a, timer.Scheduled); r.permits != 0 || r.leases.proposed != 0 {
-		t.Errorf("%d permits, %d leases are kept", r.permits, r.leases.proposed)
+	if r.state(a, timer.Scheduled); r.permits != 0 || r.Leases.proposed != 0 {
+		t.Errorf("%d permits, %d leases are kept", r.permits, r.Leases.proposed)
 	}
 	r.turn()
 	r.want("a")
@@ -269,7 +269,7 @@ func TestNothingStartsByOldTopics(t *testing.T) {
 	r.pass(time.Second)
 	r.want("")
 	r.waits(a, timer.WaitLeader)
-	if d := r.table.Due(a); r.CanJudge(a, &d) {
+	if d := r.table.Due(a); r.Scheduler.Outcomes.CanJudge(a, &d) {
 		t.Error("it judges by topics that may be old")
 	}
 	r.stale = false

@@ -38,7 +38,7 @@ type inheritedLeases struct {
 func newInheritedLeases(s *Scheduler) inheritedLeases {
 	return inheritedLeases{
 		fences: map[table.Incarnation]bool{}, leader: &s.leader,
-		consumers: &s.consumers, due: &s.due, leases: &s.leases, out: &s.out,
+		consumers: &s.Consumers, due: &s.due, leases: &s.Leases, out: &s.Outcomes,
 	}
 }
 
@@ -141,7 +141,7 @@ func (il *inheritedLeases) leaseEnded(h timer.Handle, d *table.Due) {
 // resolve ends the attempt of an inherited lease. The attempt counts: its call may have been made.
 func (il *inheritedLeases) resolve(h timer.Handle, d *table.Due) {
 	now := il.now.WallMs
-	if !il.out.canJudge(h, d) {
+	if !il.out.CanJudge(h, d) {
 		il.table.Arm(h, now+il.due.lookAhead.Milliseconds()+unknownWait.Milliseconds())
 		return
 	}

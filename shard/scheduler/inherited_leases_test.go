@@ -142,14 +142,14 @@ func TestReports(t *testing.T) {
 	if n := len(r.reports); n < 8 || n > 14 {
 		t.Errorf("%d reports in a second", n)
 	}
-	r.EndReport(b, r.reports[0].Fence)
+	r.Reports.End(b, r.reports[0].Fence)
 	d := r.table.Due(a)
 	r.apply(func(b *table.Batch) {
 		b.Outcome(&table.Outcome{Kind: table.Ack, Handle: a, Seq: d.Seq, Fence: d.Fence, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
 	})
 	r.pass(3 * time.Second)
-	if r.InFlight() != 0 {
-		t.Errorf("%d leases are reported on", r.InFlight())
+	if r.View.InFlight() != 0 {
+		t.Errorf("%d leases are reported on", r.View.InFlight())
 	}
 }
 
@@ -162,11 +162,11 @@ func TestReportEndsAtLast(t *testing.T) {
 	r.gone = true
 	r.end(delivery.Outcome{Status: 200})
 	r.pass(reportGrace)
-	if r.InFlight() != 1 {
+	if r.View.InFlight() != 1 {
 		t.Error("it is given up")
 	}
 	r.pass(20 * time.Second)
-	if r.InFlight() != 0 {
+	if r.View.InFlight() != 0 {
 		t.Error("it is reported for ever")
 	}
 }
@@ -180,15 +180,15 @@ func TestReportOfAFormerLeader(t *testing.T) {
 		Attempt: delivery.Outcome{Status: 200, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs}}
 	forged := *report
 	forged.Owner = table.NewIncarnation(3, 1)
-	if r.JudgeReport(&forged) {
+	if r.Reports.Judge(&forged) {
 		t.Error("another's report ends the lease")
 	}
-	if r.JudgeReport(report) {
+	if r.Reports.Judge(report) {
 		t.Error("it is over before its outcome is applied")
 	}
 	r.turn()
 	r.state(a, timer.Done)
-	if !r.JudgeReport(report) || len(r.fired) != 1 {
+	if !r.Reports.Judge(report) || len(r.fired) != 1 {
 		t.Errorf("it is not over; outcomes %v", r.fired)
 	}
 }
@@ -198,7 +198,7 @@ func TestReportOfAnUnusedLease(t *testing.T) {
 	r := newReplica(t)
 	a := r.inherit()
 	d := r.table.Due(a)
-	r.JudgeReport(&Report{Owner: other, Handle: a, Seq: d.Seq, Rev: d.Rev - 1, Attempt: delivery.Outcome{NotSent: true}})
+	r.Reports.Judge(&Report{Owner: other, Handle: a, Seq: d.Seq, Rev: d.Rev - 1, Attempt: delivery.Outcome{NotSent: true}})
 	r.turn()
 	r.want("a")
 	if d = r.state(a, timer.Leased); d.Attempts != 1 {

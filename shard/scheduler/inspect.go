@@ -93,10 +93,10 @@ func (v *view) Inspect() *Inspection {
 // instant, for a client or for a consumer. It is for a manual clock, by which no lease is ahead of
 // its time. Cost: O(1) while a lease is active or being queued, else O(topics with queues).
 func (s *Scheduler) Settled() bool {
-	if !s.active || !s.timed || s.doubted || !s.cfg.Topics.Current() || s.HasProposals() || len(s.leases.byTimer)+len(s.pulls.reserved) > 0 {
+	if !s.active || !s.timed || s.doubted || !s.cfg.Topics.Current() || s.HasProposals() || len(s.Leases.byTimer)+len(s.Pulls.reserved) > 0 {
 		return false
 	}
-	if !s.due.caughtUp || s.due.rearming || s.inherited.scanning || s.keys.scanning || len(s.compaction.queues)+s.compaction.sweeping > 0 ||
+	if !s.due.caughtUp || s.due.rearming || s.inherited.scanning || s.Keys.scanning || len(s.compaction.queues)+s.compaction.sweeping > 0 ||
 		len(s.changed.rerouting) > 0 || s.changed.refreshAt > 0 || s.topics.deferred.Len() > 0 {
 		return false
 	}

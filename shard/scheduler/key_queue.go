@@ -129,7 +129,7 @@ type keyQueues struct {
 func newKeyQueues(s *Scheduler) keyQueues {
 	return keyQueues{
 		refs: map[timer.Handle]keyRef{}, since: map[timer.TopicID]time.Duration{}, unknown: map[timer.TopicID]bool{}, leader: &s.leader,
-		compaction: &s.compaction, due: &s.due, leases: &s.leases, limits: &s.limits, pulls: &s.pulls, topics: &s.topics,
+		compaction: &s.compaction, due: &s.due, leases: &s.Leases, limits: &s.limits, pulls: &s.Pulls, topics: &s.topics,
 	}
 }
 
@@ -420,7 +420,7 @@ func (kq *keyQueues) mayGo(q *topicQueue, e entry) bool {
 // passOver handles an entry that has left its destination queue without a lease: it is outdated, or
 // other lanes have used up its key's limits.
 func (kq *keyQueues) passOver(e entry) {
-	kq.review(e.handle)
+	kq.Review(e.handle)
 	l := kq.laneOf(e)
 	if l == nil || l.key.queue.mode.serial {
 		return

@@ -22,13 +22,13 @@ func TestOneOfAKeyAtATime(t *testing.T) {
 	r.turn()
 	r.want("{k}a{l}c")
 	r.waits(b, timer.WaitKey)
-	if got := r.Standing(b); got.On != "{k}a" {
+	if got := r.View.Standing(b); got.On != "{k}a" {
 		t.Errorf("it waits for %q", got.On)
 	}
 	r.end(delivery.Outcome{Err: "timeout"})
 	r.state(a, timer.Scheduled)
 	r.want("{l}c") // a blocks the key through its backoff
-	if got := r.Standing(b); got.For != timer.WaitKey || got.On != "{k}a" {
+	if got := r.View.Standing(b); got.For != timer.WaitKey || got.On != "{k}a" {
 		t.Errorf("it waits for %v, %q", got.For, got.On)
 	}
 	r.end(delivery.Outcome{Status: 200})
@@ -38,7 +38,7 @@ func TestOneOfAKeyAtATime(t *testing.T) {
 	r.end(delivery.Outcome{Status: 200})
 	r.want("{k}b")
 	r.end(delivery.Outcome{Status: 200})
-	if i := r.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 || i.Topics[1].InLine != 0 {
+	if i := r.View.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 || i.Topics[1].InLine != 0 {
 		t.Errorf("it keeps %+v", i)
 	}
 }
@@ -101,7 +101,7 @@ func TestKeysOfANewLeader(t *testing.T) {
 	r.Begin()
 	r.turn()
 	r.want("{k}a")
-	if got := r.Standing(b); got.On != "{k}a" {
+	if got := r.View.Standing(b); got.On != "{k}a" {
 		t.Errorf("it waits for %q", got.On)
 	}
 	r.end(delivery.Outcome{Status: 200})
@@ -145,12 +145,12 @@ func TestForcedDropOfKeys(t *testing.T) {
 			}
 			r.turn()
 			r.end(delivery.Outcome{Err: "timeout"})
-			if n := r.Inspect().KeyRefs; n != 1 {
+			if n := r.View.Inspect().KeyRefs; n != 1 {
 				t.Fatalf("%d keys", n)
 			}
 			r.command(timer.Command{Kind: timer.CloseTopic, Force: true})
-			r.ReviewDropped(0, 0)
-			if i := r.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 {
+			r.Keys.ReviewDropped(0, 0)
+			if i := r.View.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 {
 				t.Errorf("it keeps %+v", i)
 			}
 		})
@@ -176,7 +176,7 @@ func TestOutdatedEntriesOfKeys(t *testing.T) {
 				r.Sweep()
 				r.turn()
 			}
-			if n := r.Inspect().Topics[1].InLine; n > 2*keys+512 {
+			if n := r.View.Inspect().Topics[1].InLine; n > 2*keys+512 {
 				t.Errorf("%d entries for %d timers", n, keys)
 			}
 		})
@@ -196,7 +196,7 @@ func TestPruneIsInOrder(t *testing.T) {
 			r.add(fmt.Sprint("{k}", i), -1, url(fmt.Sprint("http://", i%6)))
 		}
 		r.turn()
-		r.Scheduler.keys.prune(r.Scheduler.topics.byID[1])
+		r.Scheduler.Keys.prune(r.Scheduler.topics.byID[1])
 		if len(r.compaction.queues) != 1 {
 			t.Fatalf("%d lanes are set aside", len(r.compaction.queues))
 		}

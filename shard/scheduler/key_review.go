@@ -43,7 +43,7 @@ func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
 
 // review updates the key and the limit of a timer that an entry may have changed. A timer reserved
 // for a pull keeps both until its lease is applied or dropped.
-func (kq *keyQueues) review(h timer.Handle) {
+func (kq *keyQueues) Review(h timer.Handle) {
 	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
 		return
 	}
@@ -79,7 +79,7 @@ func (kq *keyQueues) review(h timer.Handle) {
 
 // resumed handles a timer that a client has let go. In backoff it blocks its key again. Its lateness
 // counts as that of a timer that a gate has delayed.
-func (kq *keyQueues) resumed(h timer.Handle) {
+func (kq *keyQueues) Resumed(h timer.Handle) {
 	d := kq.table.Due(h)
 	if !kq.active || d.State != timer.Scheduled || d.Paused {
 		return
@@ -99,7 +99,7 @@ func (kq *keyQueues) resumed(h timer.Handle) {
 
 // reviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
 // one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
-func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
+func (kq *keyQueues) ReviewDropped(from, last timer.Handle) {
 	if last == 0 {
 		last = kq.table.LastHandle()
 	}
@@ -114,7 +114,7 @@ func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
 	if int(last-from) <= len(kq.refs)+len(kq.limits.carried) {
 		for h := from + 1; h <= last; h++ {
 			if gone(h) {
-				kq.review(h)
+				kq.Review(h)
 			}
 		}
 		return
@@ -132,7 +132,7 @@ func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
 	}
 	slices.Sort(few) // the order of effects must be deterministic
 	for _, h := range few {
-		kq.review(h)
+		kq.Review(h)
 	}
 }
 
@@ -154,7 +154,7 @@ func (kq *keyQueues) scanBlockers() {
 			return
 		}
 		if c, ok := kq.refOf(h); ok && (c.seq != d.Seq || c.leased || c.lane.blocking || !q.mode.serial) {
-			kq.review(h)
+			kq.Review(h)
 			return
 		}
 		k := kq.key(q, h)

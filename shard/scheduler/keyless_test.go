@@ -255,7 +255,7 @@ func TestPullWithoutAKey(t *testing.T) {
 	s[0].apply(func(b *table.Batch) {
 		b.Outcome(&table.Outcome{Handle: h, Seq: d.Seq, Fence: d.Fence, Kind: table.Ack})
 	})
-	s[0].Review(h)
+	s[0].Keys.Review(h)
 	s.pass(200 * time.Millisecond)
 	if n := len(s[0].pull(1, 9)) + len(s[1].pull(1, 9)); n != 1 {
 		t.Errorf("pulled %d after one has ended", n)
@@ -368,7 +368,7 @@ func TestWithoutAKeyThroughTrouble(t *testing.T) {
 				}
 				if runs++; !seen[j] {
 					seen[j] = true
-					starts = append(starts, r.leases.byTimer[j.Handle].firedMs)
+					starts = append(starts, r.Leases.byTimer[j.Handle].firedMs)
 				}
 			}
 			for _, r := range s {

@@ -8,33 +8,51 @@ import (
 	"carillon/timer"
 )
 
-// Lease proposes leases for timers that may go now: tenants have their turns, in each its topics,
-// and in each the destinations by their first timers. It ends with the budget, or with the time of
-// the turn, or when the pipeline is full; a refusal costs as much as a lease.
-func (s *Scheduler) Lease(b *table.Batch) {
-	s.due.declare(b)
-	if !s.mayStart() || s.env.HandingOver() {
-		return
+// proposer proposes leases for timers that may go now.
+type proposer struct {
+	*leader
+	changed    *changedTopics
+	compaction *compaction
+	due        *dueQueues
+	keys       *keyQueues
+	leases     *activeLeases
+	limits     *topicLimits
+	pulls      *pulledTopics
+	series     *seriesTimes
+	topics     *topicQueues
+	windows    *topicWindows
+}
+
+func newProposer(s *Scheduler) proposer {
+	return proposer{
+		leader: &s.leader, changed: &s.changed, compaction: &s.compaction, due: &s.due, keys: &s.Keys, leases: &s.Leases,
+		limits: &s.limits, pulls: &s.Pulls, series: &s.series, topics: &s.topics, windows: &s.windows,
 	}
-	for n, over := 0, false; n < LeaseBudget && (!over || s.due.least && n < leastLeases) && !s.leases.full(); n++ {
-		q := s.topics.turns.next()
+}
+
+// propose has tenants in turn propose leases, in each its topics, and in each the destinations by
+// their first timers. It ends with the budget, or with the time of the turn, or when the pipeline
+// is full; a refusal costs as much as a lease.
+func (p *proposer) propose(b *table.Batch) {
+	for n, over := 0, false; n < LeaseBudget && (!over || p.due.least && n < leastLeases) && !p.leases.full(); n++ {
+		q := p.topics.turns.next()
 		if q == nil {
 			return
 		}
-		before := s.leases.proposed
-		keeps := s.leaseOne(b, q)
-		more := max(s.leases.proposed-before-1, 0) // in a call of many
+		before := p.leases.proposed
+		keeps := p.leaseOne(b, q)
+		more := max(p.leases.proposed-before-1, 0) // in a call of many
 		n += more
-		over = s.env.Spent(leaseSteps * (1 + more))
+		over = p.env.Spent(leaseSteps * (1 + more))
 		if keeps {
 			continue
 		}
-		s.limits.restKeyless(q)
-		s.topics.leave(q)
-		s.topics.returnCredits(q)
+		p.limits.restKeyless(q)
+		p.topics.leave(q)
+		p.topics.returnCredits(q)
 	}
-	if s.topics.turns.ring.Len() > 0 && !s.leases.full() { // else leased wakes it
-		s.env.WakeNext()
+	if p.topics.turns.ring.Len() > 0 && !p.leases.full() { // else leased wakes it
+		p.env.WakeNext()
 	}
 }
 
@@ -43,70 +61,70 @@ const leaseSteps = 4
 
 // leaseOne proposes a lease for the first timer of a topic. It reports whether the topic keeps its
 // turn.
-func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
-	if t := s.topic(q.id); t != q.topic {
-		s.changed.refresh(q, t)
+func (p *proposer) leaseOne(b *table.Batch, q *topicQueue) bool {
+	if t := p.topic(q.id); t != q.topic {
+		p.changed.refresh(q, t)
 	}
-	n := s.choose(q)
+	n := p.choose(q)
 	if n == nil {
-		s.limits.rest(q)
+		p.limits.rest(q)
 		return false
 	}
 	e := n.head()
-	if !s.mayGo(q, e) {
-		s.topics.pop(n)
-		s.keys.passOver(e)
+	if !p.mayGo(q, e) {
+		p.topics.pop(n)
+		p.keys.passOver(e)
 		return true
 	}
-	if q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false) {
-		s.topics.pop(n)
-		s.env.WakeNext()
+	if q.resumedMs-e.dueMs > missedAfterMs && p.series.missed(e, false) {
+		p.topics.pop(n)
+		p.env.WakeNext()
 		return true
 	}
-	if q.limiterUse != nil && !s.limits.admit(q) {
-		if cause := s.limits.refusal(q); cause != timer.NoWait {
-			q.gate = shutGate{cause, s.now.WallMs}
+	if q.limiterUse != nil && !p.limits.admit(q) {
+		if cause := p.limits.refusal(q); cause != timer.NoWait {
+			q.gate = shutGate{cause, p.now.WallMs}
 		}
 		return false
 	}
-	permit := s.topics.acquire(n)
+	permit := p.topics.acquire(n)
 	if permit == nil {
 		if q.limiterUse != nil {
 			q.limiterUse.keep()
 		}
-		s.limits.restKeyless(q)
+		p.limits.restKeyless(q)
 		return true // another destination of the topic may have a permit
 	}
 	if n.group != nil {
-		return s.leaseMany(b, n, permit)
+		return p.leaseMany(b, n, permit)
 	}
-	s.leases.propose(b, n, e, permit)
-	s.topics.pop(n)
+	p.leases.propose(b, n, e, permit)
+	p.topics.pop(n)
 	if q.keys != nil && !q.mode.serial {
-		s.keys.moveUp(s.leases.byTimer[e.handle].key)
+		p.keys.moveUp(p.leases.byTimer[e.handle].key)
 	}
 	return true
 }
 
 // choose returns the destination queue of a topic whose first timer goes next; nil if none may go.
-func (s *Scheduler) choose(q *topicQueue) *destQueue {
-	if q.topic == nil || q.topic.Paused || q.pulled() || !s.table.Delivers(q.id, false) {
+func (p *proposer) choose(q *topicQueue) *destQueue {
+	if q.topic == nil || q.topic.Paused || q.pulled() || !p.table.Delivers(q.id, false) {
 		return nil
 	}
-	if open, untilMs := s.windows.inWindow(q); !open {
-		s.windows.await(q, untilMs)
+	if open, untilMs := p.windows.inWindow(q); !open {
+		p.windows.await(q, untilMs)
 		return nil
 	}
-	if !s.topics.ordered(q) {
-		s.topics.deferred.Push(&q.deferred)
+	if !p.topics.ordered(q) {
+		p.topics.deferred.Push(&q.deferred)
 		return nil
 	}
 	return q.next()
 }
 
 // mayGo reports that a timer in a destination queue stands, and that its key lets it go.
-func (s *Scheduler) mayGo(q *topicQueue, e entry) bool {
-	return s.leases.stands(e) && (q.keys == nil || s.keys.mayGo(q, e))
+func (p *proposer) mayGo(q *topicQueue, e entry) bool {
+	return p.leases.stands(e) && (q.keys == nil || p.keys.mayGo(q, e))
 }
 
 const (
@@ -203,9 +221,9 @@ const (
 func (s *Scheduler) ItemApplied(i Item, r *timer.Result) {
 	switch i.kind {
 	case leaseProposed:
-		s.leases.leased(i.lease, *r)
+		s.Leases.leased(i.lease, *r)
 	case outcomeProposed:
-		s.leases.outcomeApplied(i.lease, r)
+		s.Leases.outcomeApplied(i.lease, r)
 	case boundDeclared:
 		s.declared()
 	}
@@ -215,9 +233,9 @@ func (s *Scheduler) ItemApplied(i Item, r *timer.Result) {
 func (s *Scheduler) ItemDropped(i Item) {
 	switch i.kind {
 	case leaseProposed:
-		s.leases.leaseDropped(i.lease)
+		s.Leases.leaseDropped(i.lease)
 	case outcomeProposed:
-		s.leases.outcomeDropped(i.lease)
+		s.Leases.outcomeDropped(i.lease)
 	case boundDeclared:
 		s.declaring = false
 	default:

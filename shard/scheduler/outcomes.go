@@ -47,7 +47,7 @@ func (o *outcomes) forget(e entry) { o.forgets = append(o.forgets, e) }
 // canJudge reports whether this node knows the timer's topic as it is, and the zone of its series.
 // A node that has just started may lead a shard before it has learned the topics again. The default
 // policy would be wrong: it has other attempts and another backoff (I17).
-func (o *outcomes) canJudge(h timer.Handle, d *table.Due) bool {
+func (o *outcomes) CanJudge(h timer.Handle, d *table.Due) bool {
 	return o.cfg.Topics.Current() && o.topic(d.Topic) != nil && o.HasZone(h, d)
 }
 
@@ -98,10 +98,10 @@ func (o *outcomes) mayRepeat(h timer.Handle, d *table.Due) bool {
 
 // propose proposes the outcomes of leases. While the clock is trusted it also proposes
 // expiries, the forgetting of dead letters, and skips.
-func (o *outcomes) propose(b *table.Batch) {
+func (o *outcomes) Propose(b *table.Batch) {
 	n := 0
 	for ; n < len(o.outcomes) && b.Size() < table.MaxBatchBytes; n++ {
-		o.proposeOutcome(b, &o.outcomes[n].Outcome)
+		o.ProposeOutcome(b, &o.outcomes[n].Outcome)
 		o.env.Proposed(Item{outcomeProposed, o.outcomes[n].lease})
 	}
 	if n < len(o.outcomes) {
@@ -116,8 +116,8 @@ func (o *outcomes) propose(b *table.Batch) {
 	o.series.proposeOverlaps(b)
 }
 
-// proposeOutcome proposes an outcome of a lease, and that of its timer in front of it.
-func (o *outcomes) proposeOutcome(b *table.Batch, out *table.Outcome) {
+// ProposeOutcome proposes an outcome of a lease, and that of its timer in front of it.
+func (o *outcomes) ProposeOutcome(b *table.Batch, out *table.Outcome) {
 	if out.Kind == table.Ack || out.Kind == table.Kill {
 		end := timer.Done
 		if out.Kind == table.Kill {

@@ -11,7 +11,7 @@ import (
 func (r *replica) hold(id string) { r.command(timer.Command{Kind: timer.Pause, ID: id}) }
 func (r *replica) letGo(id string) {
 	h := r.command(timer.Command{Kind: timer.Resume, ID: id, DueMs: r.now.WallMs}).Handle
-	r.Resumed(h)
+	r.Keys.Resumed(h)
 	r.turn()
 }
 
@@ -41,10 +41,10 @@ func TestPaused(t *testing.T) {
 		count := func(want int64) {
 			t.Helper()
 			var sums [1]timer.Counts
-			r.Count([]timer.TopicID{1}, sums[:])
+			r.View.Count([]timer.TopicID{1}, sums[:])
 			var all timer.Waiting
 			at := 0
-			for !r.Waiting(&at, &all) {
+			for !r.View.Waiting(&at, &all) {
 			}
 			if sums[0].Waiting[timer.WaitHeld] != want || all[timer.WaitHeld] != want {
 				t.Errorf("%d and %d are held, want %d", sums[0].Waiting[timer.WaitHeld], all[timer.WaitHeld], want)

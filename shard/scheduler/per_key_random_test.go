@@ -70,7 +70,7 @@ func TestKeysThroughTrouble(t *testing.T) {
 					t.Fatalf("seed %d, %s: %d of %q at once, %+v", seed, doing, n, key, k)
 				}
 			}
-			firedMs := func(j *table.Job) int64 { return r.leases.byTimer[j.Handle].firedMs }
+			firedMs := func(j *table.Job) int64 { return r.Leases.byTimer[j.Handle].firedMs }
 			slices.SortStableFunc(begun, func(a, b *table.Job) int { return cmp.Compare(firedMs(a), firedMs(b)) })
 			for _, j := range begun {
 				key, _ := timer.KeyOf(j.ID)

@@ -31,7 +31,7 @@ func url(u string) func(*timer.Command)     { return func(c *timer.Command) { c.
 // leftover checks that nothing of a topic's keys is kept.
 func (r *replica) leftover() {
 	r.t.Helper()
-	if i := r.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 || i.Topics[1].InLine != 0 {
+	if i := r.View.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 || i.Topics[1].InLine != 0 {
 		r.t.Errorf("it keeps %+v", i)
 	}
 }
@@ -54,7 +54,7 @@ func TestConcurrencyOfAKey(t *testing.T) {
 	r.waits(c, timer.WaitKey)
 	r.waits(h, timer.WaitKey)
 	var sum [1]timer.Counts
-	r.Count([]timer.TopicID{1}, sum[:])
+	r.View.Count([]timer.TopicID{1}, sum[:])
 	if got := sum[0].Waiting[timer.WaitKey]; got != 3 {
 		t.Errorf("%d wait for their key", got)
 	}
@@ -97,7 +97,7 @@ func TestRateOfAKey(t *testing.T) {
 			last, _ := r.table.Lookup(1, "{k}5")
 			r.waits(last, timer.WaitKeyRate)
 			var sum [1]timer.Counts
-			if r.Count([]timer.TopicID{1}, sum[:]); sum[0].Waiting[timer.WaitKeyRate] != 8 {
+			if r.View.Count([]timer.TopicID{1}, sum[:]); sum[0].Waiting[timer.WaitKeyRate] != 8 {
 				t.Errorf("they wait for %v", sum[0].Waiting)
 			}
 			for range 4 {
@@ -109,7 +109,7 @@ func TestRateOfAKey(t *testing.T) {
 				}
 			}
 			r.Sweep()
-			if n := r.Inspect().Topics[1].Keys; n != 2 {
+			if n := r.View.Inspect().Topics[1].Keys; n != 2 {
 				t.Errorf("%d keys with buckets that are not full", n)
 			}
 			r.pass(time.Second)
@@ -540,7 +540,7 @@ func TestOutdatedEntriesOfLanes(t *testing.T) {
 				r.Sweep()
 				r.turn()
 			}
-			if n := r.Inspect().Topics[1].InLine; n > 2*keys+512 {
+			if n := r.View.Inspect().Topics[1].InLine; n > 2*keys+512 {
 				t.Errorf("%d entries for %d timers", n, keys)
 			}
 		})
@@ -594,7 +594,7 @@ func TestRatedKeysAreForgotten(t *testing.T) {
 		if i%inTurn == inTurn-1 {
 			r.pass(time.Second / turns)
 			r.endAll()
-			most = max(most, r.Inspect().Topics[1].Keys)
+			most = max(most, r.View.Inspect().Topics[1].Keys)
 		}
 	}
 	if bound := 2 * (turns + 1) * inTurn; most > bound {
@@ -631,7 +631,7 @@ func TestDebtOfAKey(t *testing.T) {
 				next()
 				r.turn()
 			}
-			most = max(most, r.Inspect().Topics[1].Keys)
+			most = max(most, r.View.Inspect().Topics[1].Keys)
 		}
 		if n := calls["a"]; n < c.least || n > c.most {
 			t.Errorf("%+v: it has %d calls", c, n)
@@ -655,7 +655,7 @@ func TestWeightsOfAHead(t *testing.T) {
 	l := q.keyRing.First().parked.First()
 	use, weights := q.limiterUse, q.weights
 	q.limiterUse = &limiterUse{} // of no limit: it cannot be asked
-	r.Scheduler.keys.promoteHead(l)
+	r.Scheduler.Keys.promoteHead(l)
 	q.limiterUse = use
 	if q.weights != weights || q.weights != 1 {
 		t.Errorf("the weight is %d, was %d", q.weights, weights)
@@ -725,7 +725,7 @@ func TestTopicThatWasUnknown(t *testing.T) {
 		r.notGiven = !given
 		r.Scheduler.topics.queue(1)
 		r.Sweep()
-		if n := len(r.Scheduler.keys.unknown); given == (n > 0) {
+		if n := len(r.Scheduler.Keys.unknown); given == (n > 0) {
 			t.Errorf("given %t: %d unknown topics are kept", given, n)
 		}
 		if !given {

@@ -36,7 +36,7 @@ type pulledTopics struct {
 func newPulledTopics(s *Scheduler) pulledTopics {
 	return pulledTopics{
 		reserved: map[timer.Handle]reservation{}, leader: &s.leader,
-		consumers: &s.consumers, due: &s.due, keys: &s.keys, leases: &s.leases, limits: &s.limits, series: &s.series, topics: &s.topics, windows: &s.windows,
+		consumers: &s.Consumers, due: &s.due, keys: &s.Keys, leases: &s.Leases, limits: &s.limits, series: &s.series, topics: &s.topics, windows: &s.windows,
 	}
 }
 
@@ -182,12 +182,12 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 	var front heap[position]
 	for _, s := range schedulers {
 		q := s.topics.byID[topic]
-		if q == nil || !s.pulls.mayPull(q) {
+		if q == nil || !s.Pulls.mayPull(q) {
 			continue
 		}
 		for _, n := range q.dests { // one
 			for h := &n.fresh; h.len() > 0; {
-				if s.pulls.stands(q, h.top()) {
+				if s.Pulls.stands(q, h.top()) {
 					front.push(position{h.top(), s, h, 0, nil})
 					break
 				}
@@ -203,7 +203,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		if w != nil && w.left == 0 {
 			continue
 		}
-		stands := w != nil && s.leases.stands(p.entry) || w == nil && s.pulls.stands(s.topics.byID[topic], p.entry)
+		stands := w != nil && s.Leases.stands(p.entry) || w == nil && s.Pulls.stands(s.topics.byID[topic], p.entry)
 		if w != nil && stands {
 			w.left--
 			w.tag = p.rank
@@ -220,9 +220,9 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 			continue
 		}
 		if w == nil {
-			s.keys.behind(p.entry, most).push(&front, s, 0)
+			s.Keys.behind(p.entry, most).push(&front, s, 0)
 		}
-		out = append(out, s.pulls.candidate(topic, p.entry))
+		out = append(out, s.Pulls.candidate(topic, p.entry))
 	}
 	return out
 }
@@ -246,7 +246,7 @@ func (pt *pulledTopics) candidate(topic timer.TopicID, e entry) timer.Candidate 
 
 // pull proposes leases for one consumer. known is false while the order is not known: in a serial
 // topic due timers are still being queued, or scanBlockers has not finished.
-func (pt *pulledTopics) pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
+func (pt *pulledTopics) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	q := pt.topics.byID[topic]
 	if q == nil || !pt.mayPull(q) {
 		return nil, true
@@ -319,8 +319,8 @@ func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 	}
 }
 
-// pulled handles the applied result of a consumer's lease.
-func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
+// Pulled handles the applied result of a consumer's lease.
+func (pt *pulledTopics) Pulled(h timer.Handle, r *timer.Result) {
 	if r.Code != timer.OK {
 		pt.table.Rearm(h, pt.reserved[h].seq) // the timer changed, or only the delivery of its topic
 		pt.undo(h)
@@ -332,8 +332,8 @@ func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
 	pt.series.overlap(r.Handle, d.Seq, d.Fence)
 }
 
-// dropped handles a consumer's lease that the log did not take.
-func (pt *pulledTopics) dropped(h timer.Handle) {
+// Dropped handles a consumer's lease that the log did not take.
+func (pt *pulledTopics) Dropped(h timer.Handle) {
 	pt.undo(h)
 	pt.due.rearmAll()
 }
@@ -349,5 +349,5 @@ func (pt *pulledTopics) undo(h timer.Handle) {
 		delete(pt.limits.carried, h)
 		c.limits.end(pt.now.Mono, r.takenAt, false)
 	}
-	pt.keys.review(h)
+	pt.keys.Review(h)
 }

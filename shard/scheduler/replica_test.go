@@ -233,7 +233,7 @@ func (r *replica) command(c timer.Command) timer.Result {
 		c.Topic = 1
 	}
 	got := r.apply(func(b *table.Batch) { b.Command(&c) })[0]
-	r.Review(got.Handle)
+	r.Keys.Review(got.Handle)
 	return got
 }
 
@@ -281,7 +281,7 @@ func (r *replica) entry(more ...func(*table.Batch)) bool {
 	r.items = nil
 	r.FollowClock(&b)
 	if r.KnowsTime() {
-		r.ProposeOutcomes(&b)
+		r.Scheduler.Outcomes.Propose(&b)
 		for _, f := range more {
 			f(&b)
 		}
@@ -303,7 +303,7 @@ func (r *replica) entry(more ...func(*table.Batch)) bool {
 			continue
 		}
 		item(&results[i], true)
-		r.Review(results[i].Handle)
+		r.Keys.Review(results[i].Handle)
 	}
 	if err := r.table.Audit(true); err != nil {
 		r.t.Fatal(err)
@@ -321,17 +321,17 @@ func (r *replica) pull(topic timer.TopicID, most int) (got []timer.Handle) {
 
 // propose adds a pull to an entry, and returns what it asks for.
 func (r *replica) propose(b *table.Batch, topic timer.TopicID, most int, pulled func(timer.Handle)) []timer.Handle {
-	asked, known := r.Pull(b, topic, most, 30_000)
+	asked, known := r.Pulls.Pull(b, topic, most, 30_000)
 	if !known {
 		r.t.Error("the order is not known")
 	}
 	for _, h := range asked {
 		r.items = append(r.items, func(result *timer.Result, applied bool) {
 			if !applied {
-				r.PullDropped(h)
+				r.Pulls.Dropped(h)
 				return
 			}
-			r.Pulled(h, result)
+			r.Pulls.Pulled(h, result)
 			if result.Code == timer.OK {
 				pulled(h)
 			}
@@ -409,7 +409,7 @@ func (r *replica) state(h timer.Handle, want timer.State) table.Due {
 // waits checks why a timer waits, and that its topic's counts agree.
 func (r *replica) waits(h timer.Handle, want timer.WaitCause) {
 	r.t.Helper()
-	if got := r.Standing(h); got.For != want {
+	if got := r.View.Standing(h); got.For != want {
 		r.t.Fatalf("timer %d waits for %v (%s), want %v", h, got.For, got.On, want)
 	}
 }

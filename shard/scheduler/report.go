@@ -27,7 +27,7 @@ type leaseReports struct {
 func newLeaseReports(s *Scheduler) leaseReports {
 	return leaseReports{
 		leader: &s.leader,
-		leases: &s.leases, limits: &s.limits, out: &s.out,
+		leases: &s.Leases, limits: &s.limits, out: &s.Outcomes,
 	}
 }
 
@@ -99,7 +99,7 @@ func (lr *leaseReports) reportOf(f *activeLease) *Report {
 
 // judge proposes the outcome in a report if the table has its lease. over: the lease is
 // over, so the sender need not repeat the report.
-func (lr *leaseReports) judge(r *Report) (over bool) {
+func (lr *leaseReports) Judge(r *Report) (over bool) {
 	if lr.left(r.Handle, r.Seq) {
 		return false // the child's leader knows
 	}
@@ -110,7 +110,7 @@ func (lr *leaseReports) judge(r *Report) (over bool) {
 	if r.Fence != 0 && r.Fence <= lr.table.LastFence() && !(live && d.Fence == r.Fence) {
 		return true
 	}
-	if !live || !lr.out.canJudge(h, &d) || lr.leases.calling(h, &d) != nil || lr.table.LeaseOwner(d.Fence) != r.Owner ||
+	if !live || !lr.out.CanJudge(h, &d) || lr.leases.calling(h, &d) != nil || lr.table.LeaseOwner(d.Fence) != r.Owner ||
 		r.Fence != d.Fence && !(r.Fence == 0 && a.NotSent && d.Rev == r.Rev+1) {
 		return false
 	}
@@ -123,8 +123,8 @@ func (lr *leaseReports) judge(r *Report) (over bool) {
 	return false
 }
 
-// end ends this process's report of a lease that is over by the leader's word.
-func (lr *leaseReports) end(h timer.Handle, fence uint64) {
+// End ends this process's report of a lease that is over by the leader's word.
+func (lr *leaseReports) End(h timer.Handle, fence uint64) {
 	if f := lr.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
 		lr.leases.over(f)
 	}
@@ -144,14 +144,14 @@ type departure struct {
 // Leave hands the leases of timers that are foreign now over to the scheduler of the child. Changes
 // that wait for one of them go on. Cost: O(leases), and that of ReviewDropped.
 func (s *Scheduler) Leave(child *Scheduler) {
-	d := departure{acked: s.consumers.acked.clone()}
-	for _, h := range s.leases.handles() {
-		f := s.leases.byTimer[h]
+	d := departure{acked: s.Consumers.acked.clone()}
+	for _, h := range s.Leases.handles() {
+		f := s.Leases.byTimer[h]
 		if !s.left(h, f.seq) {
 			continue
 		}
-		delete(s.leases.byTimer, h)
-		s.leases.releaseOps(f)
+		delete(s.Leases.byTimer, h)
+		s.Leases.releaseOps(f)
 		switch f.phase {
 		case proposed, held:
 			f.permit.Cancel()
@@ -162,14 +162,14 @@ func (s *Scheduler) Leave(child *Scheduler) {
 			f.phase = reporting
 		}
 		s.topics.landed(f.queue)
-		s.keys.freed(f)
+		s.Keys.freed(f)
 		f.moved = child
 		d.leases = append(d.leases, f)
 	}
 	d.carried = s.limits.depart()
-	s.out.leave()
+	s.Outcomes.leave()
 	if s.active {
-		s.keys.reviewDropped(0, 0)
+		s.Keys.ReviewDropped(0, 0)
 	}
 	child.env.Post(func(stopped bool) {
 		if !stopped {
@@ -181,24 +181,24 @@ func (s *Scheduler) Leave(child *Scheduler) {
 // take takes over what Leave hands over.
 func (s *Scheduler) take(d departure) {
 	for _, f := range d.leases {
-		if s.leases.byTimer[f.handle] != nil { // a leader of the child, this one, has another
+		if s.Leases.byTimer[f.handle] != nil { // a leader of the child, this one, has another
 			s.limits.uncount(f)
 			continue
 		}
-		s.leases.byTimer[f.handle] = f
+		s.Leases.byTimer[f.handle] = f
 		switch {
 		case f.phase != reporting: // its call runs
 		case s.active:
-			s.leases.ended(f, &f.attempt)
+			s.Leases.ended(f, &f.attempt)
 		default:
-			s.reports.begin(f, f.attempt)
+			s.Reports.begin(f, f.attempt)
 		}
 	}
 	for h, c := range d.carried {
 		s.limits.carriedOver[h] = c
 	}
-	if s.consumers.acked.set == nil {
-		s.consumers.acked = d.acked
+	if s.Consumers.acked.set == nil {
+		s.Consumers.acked = d.acked
 	}
 	s.env.Wake()
 }
@@ -208,7 +208,7 @@ func (l *activeLease) endedElsewhere(a *delivery.Outcome) {
 	end := *a
 	l.moved.env.Post(func(stopped bool) {
 		if !stopped {
-			l.moved.leases.ended(l, &end)
+			l.moved.Leases.ended(l, &end)
 			l.moved.env.Wake()
 		}
 	})

@@ -72,7 +72,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 		r.topic(1, func(p *timer.Policy) { p.NoAnswers = none })
 		h := r.add("a", 0)
 		d := r.table.Due(h)
-		out := r.out.judge(h, &d, &delivery.Outcome{Status: 500, Err: "status 500", Answer: answer}, 0)
+		out := r.Scheduler.Outcomes.judge(h, &d, &delivery.Outcome{Status: 500, Err: "status 500", Answer: answer}, 0)
 		if out.Kind != table.RetryLater || out.Answer != want {
 			t.Errorf("none %v, full %v: %+v, answer %+v", none, full, out, out.Answer)
 		}

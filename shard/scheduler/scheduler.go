@@ -32,34 +32,35 @@ import (
 // its own term, and not before its wall clock has reached the due time.
 type Scheduler struct {
 	leader
-	view
+	View view // what clients and metrics see
 
 	// Timers that have left the wheel, until they have a lease.
 	due        dueQueues
 	topics     topicQueues
-	keys       keyQueues
+	Keys       keyQueues
 	windows    topicWindows
 	zones      unknownZones
 	changed    changedTopics
 	compaction compaction
+	proposer   proposer
 
 	// Leases, until they have ended.
 	limits    topicLimits
-	leases    activeLeases
-	reports   leaseReports
-	consumers consumerLeases
-	pulls     pulledTopics
+	Leases    activeLeases
+	Reports   leaseReports
+	Consumers consumerLeases
+	Pulls     pulledTopics
 	inherited inheritedLeases
 
-	// What the next entries carry besides leases and clients' changes.
-	series seriesTimes
-	out    outcomes
+	// What the next entries carry in addition to leases and clients' changes.
+	series   seriesTimes
+	Outcomes outcomes
 }
 
 func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {
 	s := &Scheduler{leader: newLeader(cfg, env, now)}
-	s.view = newView(s)
-	s.limits, s.leases, s.reports = newTopicLimits(s), newActiveLeases(s), newLeaseReports(s)
+	s.View, s.proposer = newView(s), newProposer(s)
+	s.limits, s.Leases, s.Reports = newTopicLimits(s), newActiveLeases(s), newLeaseReports(s)
 	s.beginQueues()
 	s.beginLeases()
 	return s
@@ -77,9 +78,9 @@ func (s *Scheduler) beginQueues() {
 // beginLeases empties what is known of leases that others hold, and of outcomes. It keeps the last
 // leases that were acked.
 func (s *Scheduler) beginLeases() {
-	s.keys, s.inherited, s.pulls = newKeyQueues(s), newInheritedLeases(s), newPulledTopics(s)
-	s.consumers = newConsumerLeases(s, s.consumers.acked)
-	s.series, s.out = newSeriesTimes(s), newOutcomes(s)
+	s.Keys, s.inherited, s.Pulls = newKeyQueues(s), newInheritedLeases(s), newPulledTopics(s)
+	s.Consumers = newConsumerLeases(s, s.Consumers.acked)
+	s.series, s.Outcomes = newSeriesTimes(s), newOutcomes(s)
 }
 
 // SetTable replaces the table, as after a snapshot.
@@ -93,10 +94,10 @@ func (s *Scheduler) Begin() {
 	s.beginQueues()
 	s.beginLeases()
 	s.due.rearming, s.inherited.scanning = led, true
-	s.leases.begin()
+	s.Leases.begin()
 	s.limits.begin()
-	s.keys.begin()
-	s.leases.judgeReported()
+	s.Keys.begin()
+	s.Leases.judgeReported()
 }
 
 // End stops the leadership: nothing more starts. The next leadership puts the timers that left the
@@ -114,7 +115,7 @@ func (s *Scheduler) End() {
 	}
 	s.beginQueues()
 	s.limits.end()
-	s.leases.end()
+	s.Leases.end()
 }
 
 // Run does this turn's work: it moves due timers from the wheel into destination queues, and starts
@@ -127,17 +128,17 @@ func (s *Scheduler) Run() {
 		s.timed = true
 		s.Rebase()
 	}
-	s.leases.confirm()
+	s.Leases.confirm()
 	s.due.rearm()
 	if s.timed {
 		s.inherited.scan()
-		s.consumers.expire()
+		s.Consumers.expire()
 	}
 	if s.sure() {
 		s.due.take()
 	}
 	s.series.realign()
-	s.keys.scanBlockers()
+	s.Keys.scanBlockers()
 	s.changed.refreshSome()
 	s.changed.move()
 	s.compaction.compact()
@@ -148,31 +149,31 @@ func (s *Scheduler) Run() {
 	s.windows.reopen()
 	s.zones.retry()
 	if s.mayStart() {
-		s.leases.startDue()
-		s.pulls.notifyReady()
+		s.Leases.startDue()
+		s.Pulls.notifyReady()
 	}
 }
 
 // StartHeld starts held calls that have become due within a turn, and reports whether there are any.
 func (s *Scheduler) StartHeld() bool {
-	if !s.active || !s.mayStart() || s.leases.held.len() == 0 || s.leases.held.top().dueMs > s.now.WallMs {
+	if !s.active || !s.mayStart() || s.Leases.held.len() == 0 || s.Leases.held.top().dueMs > s.now.WallMs {
 		return false
 	}
-	s.leases.startDue()
+	s.Leases.startDue()
 	return true
 }
 
 // Tick runs about every 50 ms, whether or not this node leads or still has a replica.
 func (s *Scheduler) Tick() {
-	s.reports.repeat()
+	s.Reports.repeat()
 	s.series.realignOpen()
 	s.limits.endCarriedOver(false)
-	s.pulls.renotifyReady()
+	s.Pulls.renotifyReady()
 }
 
 // HasProposals reports that the scheduler has items for the next entry.
 func (s *Scheduler) HasProposals() bool {
-	return s.active && len(s.out.outcomes)+len(s.out.expires)+len(s.out.forgets)+len(s.series.skips)+len(s.series.overlaps)+s.topics.turns.ring.Len() > 0 ||
+	return s.active && len(s.Outcomes.outcomes)+len(s.Outcomes.expires)+len(s.Outcomes.forgets)+len(s.series.skips)+len(s.series.overlaps)+s.topics.turns.ring.Len() > 0 ||
 		s.due.toDeclare()
 }
 
@@ -181,7 +182,7 @@ func (s *Scheduler) NextWake() int64 {
 	if !s.active {
 		return 1<<63 - 1
 	}
-	at := s.consumers.endWakeMs()
+	at := s.Consumers.endWakeMs()
 	if s.topics.shut.len() > 0 {
 		at = min(at, s.now.WallMs+(s.topics.shut.top().until-s.now.Mono+time.Millisecond-1).Milliseconds())
 	}
@@ -194,11 +195,11 @@ func (s *Scheduler) NextWake() int64 {
 	if ms, ok := s.table.NextDue(); ok {
 		at = min(at, ms-s.due.lookAhead.Milliseconds())
 	}
-	if len(s.leases.calls) > 0 {
+	if len(s.Leases.calls) > 0 {
 		at = min(at, s.now.WallMs)
 	}
-	if s.leases.held.len() > 0 {
-		at = min(at, s.leases.held.top().dueMs, s.leases.renewMs())
+	if s.Leases.held.len() > 0 {
+		at = min(at, s.Leases.held.top().dueMs, s.Leases.renewMs())
 	}
 	if s.due.exact.len() > 0 {
 		at = min(at, s.due.exact.top().dueMs)
@@ -215,57 +216,34 @@ func (s *Scheduler) NextWake() int64 {
 	return at
 }
 
+// Lease proposes leases for timers that may go now, after a bound that they are to have.
+func (s *Scheduler) Lease(b *table.Batch) {
+	s.due.declare(b)
+	if s.mayStart() && !s.env.HandingOver() {
+		s.proposer.propose(b)
+	}
+}
+
 // Sweep drops idle queues and outdated entries, in slices.
 func (s *Scheduler) Sweep() { s.compaction.begin() }
 
 // Rebase corrects what a wrong clock decided and that is not proposed yet.
 func (s *Scheduler) Rebase() {
-	s.out.rebase()
+	s.Outcomes.rebase()
 	s.series.rebase()
 }
 
-// What follows is passed on to the parts, which describe it.
+// Refresh takes over topics that have changed.
+func (s *Scheduler) Refresh() { s.changed.begin() }
 
-func (s *Scheduler) Refresh()                            { s.changed.begin() }
+// DeliveryChanged handles a logged change of a topic's delivery, by call or by pull.
 func (s *Scheduler) DeliveryChanged(topic timer.TopicID) { s.topics.deliveryChanged(topic) }
-func (s *Scheduler) RearmAll()                           { s.due.rearmAll() }
-func (s *Scheduler) ScanAgain()                          { s.inherited.scanAgain() }
-func (s *Scheduler) FollowClock(b *table.Batch)          { s.series.followClock(b) }
-func (s *Scheduler) ProposeOutcomes(b *table.Batch)      { s.out.propose(b) }
 
-func (s *Scheduler) Expire(now time.Duration) { s.leases.expire(now) }
-func (s *Scheduler) Drain() int               { return s.leases.drain() }
-func (s *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
-	return s.leases.giveWay(b, cmd, o)
-}
+// RearmAll puts the timers that left the wheel and have no lease back, in slices.
+func (s *Scheduler) RearmAll() { s.due.rearmAll() }
 
-func (s *Scheduler) Review(h timer.Handle)                 { s.keys.review(h) }
-func (s *Scheduler) Resumed(h timer.Handle)                { s.keys.resumed(h) }
-func (s *Scheduler) ReviewDropped(from, last timer.Handle) { s.keys.reviewDropped(from, last) }
+// ScanAgain looks for inherited leases once more.
+func (s *Scheduler) ScanAgain() { s.inherited.scanAgain() }
 
-func (s *Scheduler) JudgeReport(r *Report) (over bool)          { return s.reports.judge(r) }
-func (s *Scheduler) EndReport(h timer.Handle, fence uint64)     { s.reports.end(h, fence) }
-func (s *Scheduler) CanJudge(h timer.Handle, d *table.Due) bool { return s.out.canJudge(h, d) }
-
-func (s *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
-	return s.consumers.updatable(cmd, d)
-}
-func (s *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
-	return s.consumers.awaitAnswer(o, h, d)
-}
-func (s *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
-	return s.consumers.decide(cmd, d)
-}
-func (s *Scheduler) ProposeLeaseUpdate(b *table.Batch, out *table.Outcome) {
-	s.out.proposeOutcome(b, out)
-}
-func (s *Scheduler) Updated(cmd *timer.Command) { s.consumers.updated(cmd) }
-func (s *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
-	return s.consumers.leaseOver(cmd, r)
-}
-
-func (s *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
-	return s.pulls.pull(b, topic, most, leaseMs)
-}
-func (s *Scheduler) Pulled(h timer.Handle, r *timer.Result) { s.pulls.pulled(h, r) }
-func (s *Scheduler) PullDropped(h timer.Handle)             { s.pulls.dropped(h) }
+// FollowClock proposes what a shard's clock that was set back changes in series.
+func (s *Scheduler) FollowClock(b *table.Batch) { s.series.followClock(b) }

@@ -104,27 +104,27 @@ func TestUnknownZone(t *testing.T) {
 	r.turn()
 	r.want("")
 	r.waits(a, timer.WaitZone)
-	if r.InUnknownZones() != 2 || len(r.zones) != 2 || r.zones[0] != "Asia/Tokyo" {
-		t.Errorf("%d timers in %v", r.InUnknownZones(), r.zones)
+	if r.View.InUnknownZones() != 2 || len(r.zones) != 2 || r.zones[0] != "Asia/Tokyo" {
+		t.Errorf("%d timers in %v", r.View.InUnknownZones(), r.zones)
 	}
 	var sums [1]timer.Counts
-	if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Waiting[timer.WaitZone] != 2 || sums[0].OldestOverdueMs != 2 {
+	if r.View.Count([]timer.TopicID{1}, sums[:]); sums[0].Waiting[timer.WaitZone] != 2 || sums[0].OldestOverdueMs != 2 {
 		t.Errorf("counts: %+v", sums[0])
 	}
 	at, overdue := 0, int64(0)
-	r.Overdue(&at, func(_ timer.TopicID, timers, _ int64) { overdue += timers })
+	r.View.Overdue(&at, func(_ timer.TopicID, timers, _ int64) { overdue += timers })
 	if overdue != 2 {
 		t.Errorf("%d are overdue", overdue)
 	}
 	r.command(timer.Command{Kind: timer.Cancel, ID: "b"})
 	r.pass(zoneRetry + time.Second)
-	if r.InUnknownZones() != 1 {
-		t.Errorf("%d timers", r.InUnknownZones())
+	if r.View.InUnknownZones() != 1 {
+		t.Errorf("%d timers", r.View.InUnknownZones())
 	}
 	r.command(timer.Command{Kind: timer.Cancel, ID: "a"})
 	r.pass(zoneRetry + time.Second)
-	if r.InUnknownZones() != 0 {
-		t.Errorf("%d timers, of %d", r.InUnknownZones(), b)
+	if r.View.InUnknownZones() != 0 {
+		t.Errorf("%d timers, of %d", r.View.InUnknownZones(), b)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestWindow(t *testing.T) {
 	r.waits(a, timer.WaitWindow)
 	var sum timer.Waiting
 	at := 0
-	if r.Waiting(&at, &sum); sum[timer.WaitWindow] != 1 {
+	if r.View.Waiting(&at, &sum); sum[timer.WaitWindow] != 1 {
 		t.Errorf("they wait for %v", sum)
 	}
 	if wake := r.NextWake(); wake != startMs+40_000 {

@@ -52,7 +52,7 @@ func (f *former) run(now time.Duration) {
 		var b table.Batch
 		b.Reset(f.now.WallMs, 1, 1)
 		f.items = nil
-		f.ProposeOutcomes(&b)
+		f.Scheduler.Outcomes.Propose(&b)
 		if f.Lease(&b); len(f.items) > 0 {
 			f.way = append(f.way, onTheWay{at: at, data: slices.Clone(b.Bytes()), items: f.items})
 		}
@@ -77,7 +77,7 @@ func (f *former) answered(now time.Duration, q *replica) {
 		q.follow(e.data)
 		for i, result := range f.follow(e.data) {
 			e.items[i](&result, true)
-			f.Review(result.Handle)
+			f.Keys.Review(result.Handle)
 		}
 	}
 }

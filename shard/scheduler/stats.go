@@ -22,7 +22,7 @@ type view struct {
 func newView(s *Scheduler) view {
 	return view{
 		leader:     &s.leader,
-		compaction: &s.compaction, consumers: &s.consumers, due: &s.due, keys: &s.keys, leases: &s.leases, limits: &s.limits, topics: &s.topics, windows: &s.windows, zones: &s.zones,
+		compaction: &s.compaction, consumers: &s.Consumers, due: &s.due, keys: &s.Keys, leases: &s.Leases, limits: &s.limits, topics: &s.topics, windows: &s.windows, zones: &s.zones,
 	}
 }
 

@@ -62,7 +62,7 @@ type topicLimits struct {
 func newTopicLimits(s *Scheduler) topicLimits {
 	return topicLimits{
 		carriedOver: map[timer.Handle]carriedLease{}, leader: &s.leader,
-		consumers: &s.consumers, keys: &s.keys, leases: &s.leases, topics: &s.topics,
+		consumers: &s.Consumers, keys: &s.Keys, leases: &s.Leases, topics: &s.topics,
 	}
 }
 

@@ -39,7 +39,7 @@ type topicQueues struct {
 func newTopicQueues(s *Scheduler) topicQueues {
 	return topicQueues{
 		byID: map[timer.TopicID]*topicQueue{}, turns: turns{tenants: map[string]*tenantTurns{}}, leader: &s.leader,
-		compaction: &s.compaction, due: &s.due, keys: &s.keys, limits: &s.limits, pulls: &s.pulls,
+		compaction: &s.compaction, due: &s.due, keys: &s.Keys, limits: &s.limits, pulls: &s.Pulls,
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func (r *replica) counted(want string) {
 	r.t.Helper()
 	var sums [1]timer.Counts
-	r.Count([]timer.TopicID{1}, sums[:])
+	r.View.Count([]timer.TopicID{1}, sums[:])
 	got := ""
 	for _, cause := range timer.WaitCauses() {
 		if n := sums[0].Waiting[cause]; n != 0 {
@@ -98,7 +98,7 @@ func TestArrayWaitsForTheOneBefore(t *testing.T) {
 	}
 	r.counted("order 2 ")
 	var all timer.Waiting
-	if at := 0; !r.Waiting(&at, &all) || all[timer.WaitOrder] != 2 || all[timer.WaitLeader] != 0 {
+	if at := 0; !r.View.Waiting(&at, &all) || all[timer.WaitOrder] != 2 || all[timer.WaitLeader] != 0 {
 		t.Errorf("all count %v", all)
 	}
 	r.end(delivery.Outcome{Status: 500})
