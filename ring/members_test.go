@@ -148,7 +148,7 @@ func (l *logLines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// count says how many lines have all the words.
+// count returns how many lines have all the words.
 func (l *logLines) count(words ...string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -330,7 +330,7 @@ func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 }
 
 // TestMembersAlone: without an address to bind, a node hears nobody and nobody hears it, and all
-// else goes on.
+// else continues.
 func TestMembersAlone(t *testing.T) {
 	changed := make(chan struct{}, 1)
 	m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Name: "a"}, Changed: func() { changed <- struct{}{} }})

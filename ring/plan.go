@@ -16,8 +16,8 @@ type View struct {
 	Dividing int          // shards 1 … Dividing are to be divided, or are so already; 0: none
 }
 
-// Observations are what the controller knows besides the state. A node that is not in Nodes is down
-// since just now: a new leader has heard no node yet.
+// Observations are what the controller knows in addition to the state. A node that is not in Nodes
+// is down since just now: a new leader has heard no node yet.
 type Observations struct {
 	NowMs          int64 // when the facts were taken; times that matter are in them as durations
 	Nodes          map[uint64]NodeFacts

@@ -22,7 +22,7 @@ type fakeCluster struct {
 	nowMs int64
 	down  map[uint64]int64 // since when
 	unfit map[uint64]bool
-	wrong []placement.WrongReplica    // those that are still members tell so
+	wrong []placement.WrongReplica    // those that are still members report it
 	first map[timer.ShardID][]Replica // the founders of the groups
 	conf  map[timer.ShardID][]Replica // the groups' true membership
 	// The replicas that there are, by id: with the group's beginnings, or empty.
@@ -81,7 +81,7 @@ func (fc *fakeCluster) see(chance float64) {
 	}
 }
 
-// leads says whether the group can have a leader: most of its members are there and have their
+// leads reports whether the group can have a leader: most of its members are there and have their
 // replicas, and one knows of the beginnings.
 func (fc *fakeCluster) leads(group timer.ShardID) bool {
 	if group == MetaGroup {
@@ -250,7 +250,7 @@ func (fc *fakeCluster) checkPlace(c Command) {
 	}
 }
 
-// checkMoving: each move that a plan starts finds room at both of its ends, beside those that are
+// checkMoving: each move that a plan starts finds room at both of its ends, next to those that are
 // under way and those that the plan starts before it. Rows that have lost their majority do not
 // count, so that those that have come back may be more.
 func (fc *fakeCluster) checkMoving(commands []Command) {
@@ -293,7 +293,7 @@ func sameNodes(a, b []Replica) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(r Replica) bool { _, ok := onNode(b, r.Node); return !ok })
 }
 
-// rest goes on until there is nothing to do, and checks that this is where it should be.
+// rest runs until there is nothing to do, and checks that this is where it should be.
 func (fc *fakeCluster) rest() {
 	fc.t.Helper()
 	for range 3000 {

@@ -149,7 +149,7 @@ func (p *planner) live(i int) int {
 }
 
 // drain moves replicas away from nodes that are to go. Where no other node is to be had the row
-// shrinks, if the others can go on without it.
+// shrinks, if the others can continue without it.
 func (p *planner) drain() {
 	for _, i := range p.movable(p.live) {
 		nodes := p.layout.rows[i].nodes

@@ -355,7 +355,7 @@ func TestPlanWhileGroupsAreFounded(t *testing.T) {
 	})
 }
 
-// event is trouble and some seconds after it, now and then so long that a node that is down counts
+// event is trouble and some seconds after it, at times long enough that a node that is down counts
 // as lost.
 func (fc *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
 	fc.trouble(t)
@@ -502,7 +502,7 @@ func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 	}
 }
 
-// A move whose destination is to go as well is finished first, where the rest could not go on
+// A move whose destination is to go as well is finished first, where the rest could not continue
 // without it: a row that lost its majority by a move would never have a leader again. Found by the
 // simulator.
 func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
@@ -536,7 +536,7 @@ func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 
 // TestPlanEndsAShrinkingWhoseRestHasDied: the leader of a group lets nobody go before most of those
 // that stay hear it. So a row that takes out one of three, while another has just died, is drawn
-// anew.
+// again.
 func TestPlanEndsAShrinkingWhoseRestHasDied(t *testing.T) {
 	replica := func(n uint64, learner bool) Replica {
 		return Replica{Node: n, ID: placement.ReplicaID(n, 1), Learner: learner}

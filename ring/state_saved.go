@@ -48,7 +48,7 @@ type savedEnd struct {
 
 type savedSums struct{ topics, nodes, rows uint64 }
 
-// saving writes the state as it was when it began, in pieces, while commands go on being applied.
+// saving writes the state as it was when it began, in pieces, while further commands are applied.
 type saving struct {
 	hash   uint64
 	head   savedHead

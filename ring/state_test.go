@@ -103,7 +103,7 @@ func TestFound(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 	}
-	must(t, s, FoundCommand("c", 16, 3, nodes(4))) // said twice
+	must(t, s, FoundCommand("c", 16, 3, nodes(4))) // given twice
 	refused(t, s, ErrFounded, FoundCommand("d", 16, 3, nodes(4)))
 
 	without := FoundCommand("c", 16, 3, nodes(4))
@@ -472,7 +472,7 @@ func TestTombstonesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnyCommands: through any commands two copies agree, one that is loaded goes on like the
+// TestAnyCommands: through any commands two copies agree, one that is loaded continues like the
 // others, a refused command changes nothing, and rows and nodes stay well formed.
 func TestAnyCommands(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

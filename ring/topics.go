@@ -61,7 +61,7 @@ func (t *Topics) Given(id timer.TopicID) bool {
 // Current reports whether this copy has all that was decided before this process began.
 func (t *Topics) Current() bool { return t.current.Load() }
 
-// SetCurrent says that it has, from now on.
+// SetCurrent records that it has.
 func (t *Topics) SetCurrent() {
 	if !t.current.Swap(true) {
 		t.changed()

@@ -113,7 +113,7 @@ const topicPage = 256
 
 // topicList is the topics in order of id. A change makes a new list, which shares all pages with
 // the old one but the page that it is in. So the holder of a list walks the topics as they were, in
-// pieces, while commands go on being applied.
+// pieces, while further commands are applied.
 //
 // Invariant: no page is empty; ids rise within a page and from page to page.
 type topicList [][]*timer.Topic

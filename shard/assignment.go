@@ -155,7 +155,7 @@ func (r *replica) begin(m record.Mark) bool {
 }
 
 // remove gives up this node's replica: its id is used up and its state is deleted. Calls that it
-// started go on, and their ends are reported to the current leader.
+// started continue, and their ends are reported to the current leader.
 func (r *replica) remove() {
 	r.stepDown()
 	r.refuseAll()

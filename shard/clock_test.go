@@ -17,7 +17,7 @@ const tenYears = 10 * 365 * 24 * time.Hour
 func (c *fakeClock) set(d time.Duration) { c.wallMs += d.Milliseconds() }
 
 // TestNothingIsDoneByAClockInDoubt: while the wall clock is in doubt, nothing is started, expired
-// or forgotten. Everything else goes on.
+// or forgotten. Everything else continues.
 func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
@@ -453,7 +453,7 @@ func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 }
 
 // TestSeriesReportedInDoubt: a new leader whose clock is in doubt, and ten years ahead, receives the
-// report of its predecessor's call. Once its clock is right, the series goes on from the right time.
+// report of its predecessor's call. Once its clock is right, the series continues at the right time.
 // Nothing would correct it later: the shard's own clock was never ahead. Found by the simulator.
 func TestSeriesReportedInDoubt(t *testing.T) {
 	for _, test := range []struct {

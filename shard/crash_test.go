@@ -237,7 +237,7 @@ func TestI20DiskErrors(t *testing.T) {
 	}
 }
 
-// TestLowDisk: while the disk is almost full, adds are refused; cancels, reads and firing go on.
+// TestLowDisk: while the disk is almost full, adds are refused; cancels, reads and firing continue.
 // Adds resume once there is space.
 func TestLowDisk(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Log.LowDiskBytes = 1 << 20; c.Log.SegmentBytes = 64 << 10 })

@@ -8,7 +8,7 @@ import (
 )
 
 // TestNothingGoesWhileDeliveryChanges: after the shard has switched its delivery mode and before
-// the topic has, no timer is called or pulled. Firing goes on once the topic has followed, or once
+// the topic has, no timer is called or pulled. Firing continues once the topic has followed, or once
 // the shard has been switched back. A lease is released if its call has not started.
 func TestNothingGoesWhileDeliveryChanges(t *testing.T) {
 	r := newHostHarness(t, nil)

@@ -13,8 +13,8 @@ import (
 	"carillon/timer"
 )
 
-// A shard doubles (docs/adr/0067-shards-double.md). The meta group gives the child a row that says
-// from which shard it is divided. The parent's leader looks at its timers, in slices, and finds
+// A shard doubles (docs/adr/0067-shards-double.md). The meta group gives the child a row that names
+// the shard from which it is divided. The parent's leader looks at its timers, in slices, and finds
 // those that will belong to the child; then one entry divides the table. birth.go has the rest: how
 // each replica makes the child's of the half that has left.
 

@@ -22,7 +22,7 @@
 //     monotonic clock.
 //
 // The package makes no HTTP calls (the Dispatcher does), knows no names of topics (the meta group's
-// Machine does), does not decide where replicas are (Place tells it), and knows no addresses (Peers
+// Machine does), does not decide where replicas are (it asks Place), and knows no addresses (Peers
 // does). DESIGN.md describes the turn, the life of a call and the crash points; docs/formats
 // describes the bytes.
 package shard

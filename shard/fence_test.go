@@ -149,7 +149,7 @@ func TestFenceIsNoProof(t *testing.T) {
 	}
 }
 
-// TestFenceOfAnEarlierLeadership: a fence says nothing about leases that the process took later. It
+// TestFenceOfAnEarlierLeadership: a fence proves nothing about leases that the process took later. It
 // has lived, and led again.
 func TestFenceOfAnEarlierLeadership(t *testing.T) {
 	r, p, _ := inheritedHarness(t, nil)

@@ -290,8 +290,8 @@ func (m *membership) spare(r *replica) bool {
 	return after > len(voters)/2
 }
 
-// waitsForOthers reports whether the open frame has only entries of spare voters, and goes on
-// waiting for others.
+// waitsForOthers reports whether the open frame has only entries of spare voters, and still
+// waits for others.
 func (w *worker) waitsForOthers() bool {
 	return w.out.frame != nil && !w.out.prompt && w.now.Mono < w.out.openedAt+spareFor
 }

@@ -31,7 +31,7 @@ import (
 // fakeEpochMs is the wall-clock time at which a harness starts, in Unix milliseconds.
 const fakeEpochMs = int64(1_800_000_000_000)
 
-// fakeClock has a wall clock and a monotonic clock that a test can move apart. trust says how far
+// fakeClock has a wall clock and a monotonic clock that a test can move apart. trust is how far
 // the wall clock is trusted.
 type fakeClock struct {
 	wallMs int64

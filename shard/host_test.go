@@ -122,7 +122,7 @@ func (c *callDone) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(del
 	c.calls <- done
 }
 
-// jumpingClock is the machine's, and jumps ahead as the test says.
+// jumpingClock is the machine's, and jumps ahead where the test asks.
 type jumpingClock struct {
 	Clock
 	ahead atomic.Int64

@@ -22,7 +22,7 @@ type fakeDisks struct{ low []timer.LowDiskError }
 func (d *fakeDisks) LowDisks() []timer.LowDiskError { return d.low }
 
 // TestLowDiskOfAVoter: a leader refuses adds to shards with a voter on a low disk. The error names
-// the node and its free space. Everything else goes on. The disk of a node without a replica does
+// the node and its free space. Everything else continues. The disk of a node without a replica does
 // not matter.
 func TestLowDiskOfAVoter(t *testing.T) {
 	disks := &fakeDisks{}
@@ -63,7 +63,7 @@ func TestLowDiskOfAVoter(t *testing.T) {
 }
 
 // TestSnapshotsLeaveRoomForTheLog: the limit for adds includes the size of the next snapshot. No
-// snapshot is begun, or received from another node, without room for it beside the log.
+// snapshot is begun, or received from another node, without room for it next to the log.
 func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -125,8 +125,8 @@ func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
 }
 
 // TestFullDiskInATurnOfTheLog: the log finds no room for the name of its next segment, when the one
-// before is sealed. The process goes on: what it cannot make durable is not acknowledged, and with room
-// all goes on by itself.
+// before is sealed. The process continues: what it cannot make durable is not acknowledged, and with room
+// all continues by itself.
 func TestFullDiskInATurnOfTheLog(t *testing.T) {
 	r := newHostHarness(t, nil)
 	full := false

@@ -157,7 +157,7 @@ func TestOutcomeHasTheAttempts(t *testing.T) {
 	r.audit()
 }
 
-// TestOutcomeOfTheTimerItself: what the timer says counts, and not its topic's policy.
+// TestOutcomeOfTheTimerItself: what the timer names counts, and not its topic's policy.
 func TestOutcomeOfTheTimerItself(t *testing.T) {
 	r := outcomeHarness(t, nil)
 	r.topic(3, nil)

@@ -246,7 +246,7 @@ func TestExtendLease(t *testing.T) {
 	r.wantClaim(timer.ExtendLease, v, timer.Skipped, nil)
 }
 
-// TestExtendIsNotOvertaken: a lease that would end while its extension is being logged goes on.
+// TestExtendIsNotOvertaken: a lease that would end while its extension is being logged continues.
 func TestExtendIsNotOvertaken(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)

@@ -24,7 +24,7 @@ import (
 const foundingIndex, foundingTerm = 1, 1
 
 // recovery rebuilds a group from its newest snapshot and the log. It applies entries as soon as the
-// log says that they are committed, so that it holds only the uncommitted tail and the entries that
+// log shows them to be committed, so that it holds only the uncommitted tail and the entries that
 // followers may lack.
 type recovery struct {
 	group *replica
@@ -239,7 +239,7 @@ func (r *recovery) HardState(hard record.HardState) error {
 	return nil
 }
 
-// Snapshot implements record.Folder. Only snapshots from peers matter here, since the log goes on
+// Snapshot implements record.Folder. Only snapshots from peers matter here, since the log continues
 // from them. The group's own snapshots are listed in their directory.
 func (r *recovery) Snapshot(m record.Mark) error {
 	if !m.Installed || r.group.id != m.Replica {
@@ -377,7 +377,7 @@ func (r *recovery) finish() error {
 	case r.known:
 		return damageError{fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.shard)}
 	case g.shard != Meta:
-		return nil // the assignment tells whether there is to be a replica
+		return nil // the assignment decides whether there is to be a replica
 	default:
 		if g.w.host.cfg.Meta == nil {
 			return damageError{fmt.Errorf("the data directory %s holds nothing of the meta group", g.w.host.cfg.Dir)}

@@ -145,7 +145,7 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 }
 
 // TestI4RetryByASlowerClock: a leader with a clock that was ahead starts an attempt, and the next
-// leader's clock says that it was early. No retry starts before the timer is due.
+// leader's clock shows that it was early. No retry starts before the timer is due.
 func TestI4RetryByASlowerClock(t *testing.T) {
 	for name, reports := range map[string]func(r *hostHarness, c *fakeCall){
 		"interrupted": func(*hostHarness, *fakeCall) {},
@@ -293,7 +293,7 @@ type onlyLead struct {
 
 func (l onlyLead) MayLead(node uint64) bool { return node == l.node }
 
-// toldToCampaign returns the nodes that were told to take over.
+// toldToCampaign returns the nodes that were asked to take over.
 func (p *fakePeers) toldToCampaign() (nodes []uint64) {
 	for _, m := range p.sent {
 		if m.GetType() == pb.MsgTimeoutNow {

@@ -40,7 +40,7 @@ func TestAnswersStayWithinTheirRoom(t *testing.T) {
 			whole++
 		}
 	}
-	if whole != 3 { // counting each timer's size beside its payload
+	if whole != 3 { // counting each timer's size in addition to its payload
 		t.Errorf("%d timers came with the answers", whole)
 	}
 	r.blocking(func() {

@@ -78,7 +78,7 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 	r.audit()
 }
 
-// TestSeriesDies: a failed occurrence becomes a dead letter, and the series goes on. A redriven
+// TestSeriesDies: a failed occurrence becomes a dead letter, and the series continues. A redriven
 // occurrence is a timer of its own.
 func TestSeriesDies(t *testing.T) {
 	if testing.Short() {

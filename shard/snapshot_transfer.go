@@ -277,7 +277,7 @@ func (s *receivedSnapshot) handle(w *worker) {
 	}
 	before := r.raft.BasicStatus().GetCommit()
 	_ = r.raft.Step(s.message)
-	// Raft decides whether to take the snapshot, and says so in its next append. If raft takes it,
+	// Raft decides whether to take the snapshot, and shows it in its next append. If raft takes it,
 	// the commit index moves to the snapshot's end or beyond. If the commit index was there before,
 	// raft has not taken it: an older snapshot may follow a newer one in one turn.
 	if before < s.mark.Index && r.raft.BasicStatus().GetCommit() >= s.mark.Index {

@@ -12,7 +12,7 @@ import (
 )
 
 // Stepping a host by hand in one goroutine, as a simulator does. Call Open, then Work and Write
-// whenever Busy says so or UntilWake has passed, with Submit and SubmitMeta in between. The host's
+// whenever Busy reports work or UntilWake has passed, with Submit and SubmitMeta in between. The host's
 // blocking methods may be called too if Config.Block is set. Only snapshots are written by another
 // goroutine (see Background).
 

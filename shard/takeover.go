@@ -26,7 +26,7 @@ func (r *replica) awaitsLeader() bool {
 }
 
 // leadChanged records whether raft knows a leader. When another replica becomes leader, waiting
-// commands are refused and told its node.
+// commands are refused, and the answers name its node.
 func (e *election) leadChanged(r *replica, lead uint64) {
 	e.last = cmp.Or(lead, e.last)
 	switch {
@@ -95,7 +95,7 @@ type election struct {
 }
 
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
-// that safe: a leader that lives and is followed by a majority goes on, and this follower finds it
+// that safe: a leader that lives and is followed by a majority still leads, and this follower finds it
 // again at its next heartbeat. Raft may have forgotten the leader already, by its own time-out.
 func (e *election) leaderSeemsGone(r *replica, node uint64) {
 	if nodeOf(cmp.Or(r.raft.BasicStatus().Lead, e.last)) != node || r.raft.ForgetLeader() != nil {

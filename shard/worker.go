@@ -42,7 +42,7 @@ const (
 	unsyncedBytes = 64 << 20
 	// queuedFrames bounds the frames of a worker that are in the log's queue.
 	queuedFrames = 64
-	partOverhead = 512 // counted for each part besides its bytes
+	partOverhead = 512 // counted for each part in addition to its bytes
 )
 
 // worker is the only owner of some groups: their raft nodes, tables and wheels need no locks. Its
@@ -169,8 +169,8 @@ func (w *worker) turn() {
 	}
 }
 
-// startHeld starts the calls whose time has come since the turn began: beside timers of one instant
-// a turn takes some milliseconds. Cost: O(groups), once a millisecond, and only while they work.
+// startHeld starts the calls whose time has come since the turn began: a turn with many timers
+// of one instant takes some milliseconds. Cost: O(groups), once a millisecond, and only while they work.
 func (w *worker) startHeld() {
 	if w.budget.steps < w.budget.heldAt {
 		return

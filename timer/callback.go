@@ -11,7 +11,7 @@ import (
 // Header is one header of a callback. Headers keep the client's order.
 type Header struct{ Name, Value string }
 
-// Callback says where and how a timer is delivered. A zero field falls back to the topic's.
+// Callback is where and how a timer is delivered. A zero field falls back to the topic's.
 type Callback struct {
 	URL        string
 	Method     string

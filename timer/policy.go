@@ -24,7 +24,7 @@ type Topic struct {
 	Turning bool   `json:",omitempty"`
 }
 
-// TopicChange says which topic a change of its policy, or its deletion, is for.
+// TopicChange identifies the topic that a change of its policy, or its deletion, is for.
 type TopicChange struct {
 	// That version of that life of the topic and no other; 0: any.
 	ID      TopicID
@@ -51,7 +51,7 @@ type Policy struct {
 	ByContent bool // an add without an id gets one from topic, payload and URL
 
 	Serial bool // one lease per key, in (due, arrival) order; priority is not used
-	// Key is the key of adds that say none and whose id has no braces; see Policy.FullID.
+	// Key is the key of adds that name none and whose id has no braces; see Policy.FullID.
 	Key         string `json:",omitempty"`
 	Concurrency int    // leases at once in the whole cluster; 0: unlimited
 	Rate        Rate   // deliveries in the whole cluster
@@ -64,7 +64,7 @@ type Policy struct {
 	// lease time of a consumer; 0 (policies older than this field): DefaultLeaseMs, see LeaseFor
 	LeaseMs int64
 
-	// RejectLate refuses adds that say nothing of it themselves if their absolute time is past.
+	// RejectLate refuses adds without a rule of their own if their absolute time is past.
 	RejectLate bool `json:",omitempty"`
 	// Window is when attempts may start; nil: always.
 	Window *Window `json:",omitempty"`
@@ -160,12 +160,12 @@ type Rate struct {
 	Burst     int
 }
 
-// OutcomesOf names the topics of outcomes, for timers that say nothing of it; "": none.
+// OutcomesOf names the topics of outcomes, for timers that name none themselves; "": none.
 type OutcomesOf struct {
 	OnDone, OnDead string `json:",omitempty"`
 }
 
-// PerKey is what a topic's policy says of the timers of each key; those without a key share one.
+// PerKey is a topic's policy for the timers of each key; those without a key share one.
 // Values are immutable.
 type PerKey struct {
 	Concurrency int  `json:",omitempty"` // leases at once; 0: unlimited

@@ -57,14 +57,14 @@ const (
 // Result answers a command, or another item of a batch.
 type Result struct {
 	Code Code
-	// Unchanged says that the command has found what it would have made, and changed nothing. So it
+	// Unchanged: the command has found what it would have made, and changed nothing. So it
 	// is with each Same, too.
 	Unchanged bool
 	// the timer's slot, as named by the item, or where the command found or put it; 0: none
 	Handle Handle
 	Fence  uint64 // of a granted lease; CloseTopic without Force: the last fence of the shard
 	Timer  *Timer // after the command; nil: there is none, or the command was brief
-	// CloseTopic: dropped timers (Handle says where to continue if there are more). Deliver: timers
+	// CloseTopic: dropped timers (Handle is where to continue if there are more). Deliver: timers
 	// that are leased otherwise
 	Removed int
 	// For Created: the timer's sequence number, version and time of creation. Together with the

@@ -7,7 +7,7 @@ type Saving interface {
 	Hash() uint64
 	// Next appends the next piece of about budget bytes and reports whether it was the last.
 	Next(dst []byte, budget int) (out []byte, done bool)
-	// Held returns the bytes of memory held besides the state.
+	// Held returns the bytes of memory held in addition to the state.
 	Held() int64
 	// Sound reports, after the last piece, whether the written state matches its hash.
 	Sound() bool

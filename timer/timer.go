@@ -113,17 +113,17 @@ type Spec struct {
 	ExpiresAfterMs int64
 	Repeat         *Repeat       // nil: it fires once
 	Trace          *Trace        // of the request that made it; nil: none
-	OnDone, OnDead *OutcomeTopic // nil: as the topic's policy says
+	OnDone, OnDead *OutcomeTopic // nil: as in the topic's policy
 
 	// Collect is given with an add by MergeCollect. It is not kept with the timer.
 	Collect *Collect
 }
 
 // Timer is the current state of a timer: a copy that its receiver owns. Times are Unix ms; 0 means
-// absent unless said otherwise.
+// absent unless noted otherwise.
 type Timer struct {
 	Topic      TopicID
-	Occurrence uint32 // of its series, from 1; 0: it has none, or that went on without it
+	Occurrence uint32 // of its series, from 1; 0: it has none, or that continued without it
 	ID         string
 	Spec
 

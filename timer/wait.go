@@ -63,7 +63,7 @@ type Waiting [waitCauses]int64
 // timer's state: the leader of its shard derives it from its queues on request.
 type Wait struct {
 	For WaitCause
-	On  string // the awaited object, in words; "" if the cause says everything
+	On  string // the awaited object, in words; "" if the cause is enough
 }
 
 // Progress is what a leader knows of a timer in addition to its state.

@@ -14,7 +14,7 @@ import (
 )
 
 // built is a stream of several generations and segments, as files. Records 0..n-1, one frame
-// each; closed tells whether it ended cleanly.
+// each; closed is whether it ended cleanly.
 func built(t testing.TB, n int, clean bool) *memfs.FS {
 	t.Helper()
 	return builtAt(t, n, clean, 1)

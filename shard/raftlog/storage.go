@@ -159,7 +159,7 @@ type entryPlace struct {
 }
 
 const (
-	EntryOverhead = 24 // bytes that an entry counts besides its data, for its place
+	EntryOverhead = 24 // bytes that an entry counts in addition to its data, for its place
 
 	// A new chunk has 1/chunkShare of the bytes of the live entries, and largestChunk at most: a
 	// small tail has no large chunk, and a large tail few chunks. An entry larger than that gets a
@@ -177,8 +177,8 @@ func (t *logTail) at(i int) *entryPlace { return &t.places[t.first+i] }
 // Held returns how many bytes of memory the tail takes.
 func (t *logTail) held() int { return t.capacity + len(t.places)*EntryOverhead }
 
-// push appends an entry. Its data is copied unless owned, which says that the data is all of its
-// array and is never written to.
+// push appends an entry. Its data is copied unless owned: then the data is all of its array
+// and is never written to.
 func (t *logTail) push(e *pb.Entry, owned bool) {
 	start := t.write(e.Data, owned)
 	t.makeRoom()

@@ -17,7 +17,7 @@ type Folder interface {
 	HardState(h HardState) error
 	// Entries replace all entries from the first one's index on. Their data point into the record.
 	Entries(entries []Entry) error
-	// Snapshot says that a snapshot was made or, if the mark says so, came from a peer.
+	// Snapshot is called for a snapshot that was made or, by its mark, came from a peer.
 	Snapshot(m Mark) error
 }
 

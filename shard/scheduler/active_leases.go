@@ -225,7 +225,7 @@ func (al *activeLeases) await(f *activeLease, o ClientChange) {
 	f.waiting = append(f.waiting, o)
 }
 
-// expire answers ErrOverloaded to client changes that have waited too long for a lease to be
+// Expire answers ErrOverloaded to client changes that have waited too long for a lease to be
 // applied or a call to end.
 func (al *activeLeases) Expire(now time.Duration) {
 	keep := al.blocked[:0]
@@ -295,7 +295,7 @@ func (al *activeLeases) start(f *activeLease) {
 
 // mayCall reports whether a held lease stands, and its call may begin. Otherwise it ends the lease.
 func (al *activeLeases) mayCall(f *activeLease) bool {
-	if !al.table.LeasedBy(f.handle, f.seq, f.fence) { // its topic was dropped by force, say
+	if !al.table.LeasedBy(f.handle, f.seq, f.fence) { // its topic was dropped by force, for example
 		al.drop(f)
 		return false
 	}
@@ -395,7 +395,7 @@ func (al *activeLeases) outcomeApplied(f *activeLease, r *timer.Result) {
 	}
 }
 
-// drain returns leases whose calls have not started. Its result is the number of leases that have
+// Drain returns leases whose calls have not started. Its result is the number of leases that have
 // not ended or, after the leadership, whose end the new leader has not confirmed.
 func (al *activeLeases) Drain() int {
 	if !al.active {
@@ -415,7 +415,7 @@ func (al *activeLeases) Drain() int {
 	return len(al.byTimer)
 }
 
-// giveWay returns the leases that block a command. It reports false if the command must wait for a
+// GiveWay returns the leases that block a command. It reports false if the command must wait for a
 // lease in the log's pipeline.
 func (al *activeLeases) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
 	if cmd.Kind == timer.Deliver {

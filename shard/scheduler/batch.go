@@ -29,7 +29,7 @@ type group struct {
 	place   int   // in topicQueues.gathering
 }
 
-// groupKey is what the timers of a call have in common, besides their topic.
+// groupKey is what the timers of a call have in common, in addition to their topic.
 type groupKey struct {
 	dest        Destination
 	url, method string

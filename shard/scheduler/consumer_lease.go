@@ -168,7 +168,7 @@ func (cl *consumerLeases) Updated(cmd *timer.Command) {
 	}
 }
 
-// updatable reports that a lease update names the lease that the table has, and that its holder may
+// Updatable reports that a lease update names the lease that the table has, and that its holder may
 // make it: a consumer, or a receiver that reports.
 func (cl *consumerLeases) Updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
@@ -195,7 +195,7 @@ func (al *activeLeases) calling(h timer.Handle, d *table.Due) *activeLease {
 	return nil
 }
 
-// awaitAnswer makes a lease update wait until its call has an outcome, and reports false if no call
+// AwaitAnswer makes a lease update wait until its call has an outcome, and reports false if no call
 // of this leader runs. An ack need not wait: the work is done, however the call ends.
 func (cl *consumerLeases) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	f := cl.leases.calling(h, d)
@@ -247,7 +247,7 @@ func (cl *consumerLeases) Decide(cmd *timer.Command, d *table.Due) table.Outcome
 	return out
 }
 
-// leaseOver returns the answer to an update of a lease that is over. A repeated ack of the same
+// LeaseOver returns the answer to an update of a lease that is over. A repeated ack of the same
 // lease is OK. The table knows that of timers that ended lately. If the id has a newer timer, as in
 // a series, only the leader that took the first ack knows.
 func (cl *consumerLeases) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {

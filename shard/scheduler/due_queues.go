@@ -21,7 +21,7 @@ const (
 )
 
 // queueSteps is what it costs to make a queue, of a topic, a receiver or a key, in steps of
-// Env.Spent, besides the timer that comes into it.
+// Env.Spent, in addition to the timer that comes into it.
 const queueSteps = 2
 
 // spentOn counts timers that were queued, and the queues that were made for them. It returns what

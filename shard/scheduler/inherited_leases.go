@@ -14,7 +14,7 @@ import (
 //
 //   - A process that has surely ended (this node's own former one, or one whose node has registered
 //     a later one): at once, since its calls ended with it.
-//   - This process, in a former leadership: at once, unless its active lease says that the call
+//   - This process, in a former leadership: at once, unless its active lease shows that the call
 //     still runs.
 //   - A process that the meta group has fenced since this leadership began, which may be wrong: if
 //     its call may be repeated as after a crash, StartWithinOf after the takeover. By then it
@@ -100,7 +100,7 @@ func (il *inheritedLeases) wait(h timer.Handle, d *table.Due) time.Duration {
 }
 
 // fenced reports that the meta group has fenced a process since this leadership began, and asks for
-// that the first time. A fence of before says nothing: the process may have led again since.
+// that the first time. A fence of before proves nothing: the process may have led again since.
 func (il *inheritedLeases) fenced(owner table.Incarnation) bool {
 	committed, asked := il.fences[owner]
 	if asked {

@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-// What happens to the queues of keys beside the way of a timer: entries that change its state, a new
+// What happens to the queues of keys apart from the way of a timer: entries that change its state, a new
 // leadership, another policy, and outdated entries.
 
 // block makes a timer hold its key if it is leased, or, in a serial topic, in backoff. If several
@@ -41,7 +41,7 @@ func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
 	t.Rearm(h, d.Seq) // it may have been popped before it became the head
 }
 
-// review updates the key and the limit of a timer that an entry may have changed. A timer reserved
+// Review updates the key and the limit of a timer that an entry may have changed. A timer reserved
 // for a pull keeps both until its lease is applied or dropped.
 func (kq *keyQueues) Review(h timer.Handle) {
 	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
@@ -77,7 +77,7 @@ func (kq *keyQueues) Review(h timer.Handle) {
 	kq.moveUp(k)
 }
 
-// resumed handles a timer that a client has let go. In backoff it blocks its key again. Its lateness
+// Resumed handles a timer that a client has let go. In backoff it blocks its key again. Its lateness
 // counts as that of a timer that a gate has delayed.
 func (kq *keyQueues) Resumed(h timer.Handle) {
 	d := kq.table.Due(h)
@@ -97,7 +97,7 @@ func (kq *keyQueues) Resumed(h timer.Handle) {
 	kq.moveUp(k)
 }
 
-// reviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
+// ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
 // one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
 func (kq *keyQueues) ReviewDropped(from, last timer.Handle) {
 	if last == 0 {
@@ -198,7 +198,7 @@ func (kq *keyQueues) begin() {
 // longAgo is when a bucket was empty that is full by now, whatever its rate.
 const longAgo = -1 << 62
 
-// setOrder starts or stops keeping key queues for a topic, as its policy says. Keys that are kept for
+// setOrder starts or stops keeping key queues for a topic, by its policy. Keys that are kept for
 // something else are dropped and made again, with all that counts.
 func (kq *keyQueues) setOrder(q *topicQueue) {
 	want := keyModeOf(q.topic)

@@ -20,7 +20,7 @@ type Shares interface {
 	// Concurrency returns this node's part of the limit, in concurrent leases. now is the host's
 	// monotonic clock.
 	Concurrency(t *timer.Topic, limit int, now time.Duration) int
-	// Abandoned says that this node stops counting a lease that may still be held; another node
+	// Abandoned reports that this node stops counting a lease that may still be held; another node
 	// must count it. It lowers this node's part by one until the other nodes have reported again.
 	Abandoned(id timer.TopicID)
 }
@@ -378,7 +378,7 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 	return time.Duration(min((1-b.tokens)/perSecond*1e9, float64(time.Hour))) + 1
 }
 
-// take takes a token. fill has said that there is one.
+// take takes a token. fill has found that there is one.
 func (b *bucket) take() {
 	b.tokens--
 	if b.brims {

@@ -44,7 +44,7 @@ func (o *outcomes) expire(e entry) { o.expires = append(o.expires, e) }
 // forget has a dead letter dropped that is past its retention.
 func (o *outcomes) forget(e entry) { o.forgets = append(o.forgets, e) }
 
-// canJudge reports whether this node knows the timer's topic as it is, and the zone of its series.
+// CanJudge reports whether this node knows the timer's topic as it is, and the zone of its series.
 // A node that has just started may lead a shard before it has learned the topics again. The default
 // policy would be wrong: it has other attempts and another backoff (I17).
 func (o *outcomes) CanJudge(h timer.Handle, d *table.Due) bool {
@@ -96,7 +96,7 @@ func (o *outcomes) mayRepeat(h timer.Handle, d *table.Due) bool {
 	return judge(&topic.Policy, &own, d.Attempts, &delivery.Outcome{Err: Interrupted}, 0).Kind == table.RetryLater
 }
 
-// propose proposes the outcomes of leases. While the clock is trusted it also proposes
+// Propose proposes the outcomes of leases. While the clock is trusted it also proposes
 // expiries, the forgetting of dead letters, and skips.
 func (o *outcomes) Propose(b *table.Batch) {
 	n := 0

@@ -53,7 +53,7 @@ func SortCandidates(list []timer.Candidate) {
 	})
 }
 
-// pulled reports that consumers fetch the topic's timers.
+// Pulled reports that consumers fetch the topic's timers.
 func (q *topicQueue) pulled() bool { return q.topic != nil && q.topic.Policy.Pull }
 
 // markReady records that timers of a pulled topic may be ready.
@@ -78,7 +78,7 @@ func (pt *pulledTopics) notifyReady() {
 	pt.fresh = pt.fresh[:0]
 }
 
-// renotifyReady announces all ready timers again: a pull that was told may have gone.
+// renotifyReady announces all ready timers again: a pull that was notified may have gone.
 func (pt *pulledTopics) renotifyReady() {
 	if !pt.active {
 		return
@@ -244,7 +244,7 @@ func (pt *pulledTopics) candidate(topic timer.TopicID, e entry) timer.Candidate 
 	return c
 }
 
-// pull proposes leases for one consumer. known is false while the order is not known: in a serial
+// Pull proposes leases for one consumer. known is false while the order is not known: in a serial
 // topic due timers are still being queued, or scanBlockers has not finished.
 func (pt *pulledTopics) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	q := pt.topics.byID[topic]

@@ -97,7 +97,7 @@ func (lr *leaseReports) reportOf(f *activeLease) *Report {
 	return &Report{Owner: lr.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
 }
 
-// judge proposes the outcome in a report if the table has its lease. over: the lease is
+// Judge proposes the outcome in a report if the table has its lease. over: the lease is
 // over, so the sender need not repeat the report.
 func (lr *leaseReports) Judge(r *Report) (over bool) {
 	if lr.left(r.Handle, r.Seq) {
@@ -142,7 +142,7 @@ type departure struct {
 }
 
 // Leave hands the leases of timers that are foreign now over to the scheduler of the child. Changes
-// that wait for one of them go on. Cost: O(leases), and that of ReviewDropped.
+// that wait for one of them continue. Cost: O(leases), and that of ReviewDropped.
 func (s *Scheduler) Leave(child *Scheduler) {
 	d := departure{acked: s.Consumers.acked.clone()}
 	for _, h := range s.Leases.handles() {

@@ -30,6 +30,8 @@ import (
 //
 // Invariant (I3, I4): a call starts only for a lease that this leader proposed and saw applied in
 // its own term, and not before its wall clock has reached the due time.
+//
+// The replica calls the exported parts itself; what concerns several parts is a method here.
 type Scheduler struct {
 	leader
 	View view // what clients and metrics see

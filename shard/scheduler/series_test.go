@@ -65,7 +65,7 @@ func TestOccurrencesOverlap(t *testing.T) {
 	r.want("aa")
 }
 
-// TestClockIsSetBack: a series that a wrong clock scheduled goes on from the right time.
+// TestClockIsSetBack: a series that a wrong clock scheduled continues from the right time.
 func TestClockIsSetBack(t *testing.T) {
 	r := newReplica(t)
 	r.now.WallMs += 24 * 3_600_000 // wrong

@@ -15,7 +15,7 @@ import (
 //
 // Its methods may be called from any goroutine.
 type Watch struct {
-	after time.Duration // a node is silent if nothing has arrived from it for so long
+	after time.Duration // a node is silent if nothing has arrived from it for this time
 	// maxGap bounds what one look adds to a silence: a process that stood still has received nothing,
 	// through no fault of the others.
 	maxGap time.Duration
@@ -25,7 +25,7 @@ type Watch struct {
 	looked time.Duration
 }
 
-// New returns a Watch whose nodes fall silent after so long.
+// New returns a Watch whose nodes fall silent after the given time.
 func New(after, maxGap time.Duration) *Watch { return &Watch{after: after, maxGap: maxGap} }
 
 // InContact reports that something has arrived from a node. Deliver does so by itself.

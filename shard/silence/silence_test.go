@@ -41,7 +41,7 @@ func TestSilences(t *testing.T) {
 	pass(2 * after)
 }
 
-// TestProcessThatStoodStillFindsNobodySilent: the time in which it did not look says little about
+// TestProcessThatStoodStillFindsNobodySilent: the time in which it did not look proves little about
 // others.
 func TestProcessThatStoodStillFindsNobodySilent(t *testing.T) {
 	s := New(after, 2*tick)

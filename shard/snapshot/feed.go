@@ -1,4 +1,4 @@
-// Package snapshot writes a state to a file while its owner goes on changing it: the owner passes
+// Package snapshot writes a state to a file while its owner still changes it: the owner passes
 // it on in pieces between its other work, and another goroutine writes them.
 package snapshot
 
@@ -63,7 +63,7 @@ func (f *Feed) Next() (sound bool) {
 // Took records that the writer has taken a chunk.
 func (f *Feed) Took() { f.pieces = f.pieces[1:] }
 
-// Held returns the memory held besides the state: copies of what changed meanwhile, and chunks.
+// Held returns the memory held in addition to the state: copies of what changed meanwhile, and chunks.
 func (f *Feed) Held() (copies, chunks int64) {
 	for _, room := range f.pieces {
 		chunks += int64(room)

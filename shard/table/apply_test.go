@@ -219,7 +219,7 @@ func TestFences(t *testing.T) {
 }
 
 // TestDeadLetterAnswersALateAdd: a dead letter is kept for weeks, so a late repetition of an add
-// must not create the timer anew.
+// must not create the timer again.
 func TestDeadLetterAnswersALateAdd(t *testing.T) {
 	d := newTableHarness(t)
 	states["dead"](d)

@@ -128,7 +128,7 @@ func (b *Batch) Sweep(slots int) int {
 	return n
 }
 
-// divide carries out Divide. Cost: O(slots), a few nanoseconds each, besides the finished timers.
+// divide carries out Divide. Cost: O(slots), a few nanoseconds each, in addition to the finished timers.
 func (t *Table) divide(of uint32, half []byte) timer.Result {
 	if t.leaving != nil || of <= t.shards {
 		return timer.Result{Code: timer.Skipped}
@@ -199,7 +199,7 @@ func (t *Table) sweep(slots int) timer.Result {
 	return timer.Result{Code: timer.OK}
 }
 
-// appendStart writes what a child begins with besides its timers.
+// appendStart writes what a child begins with in addition to its timers.
 func (t *Table) appendStart(dst []byte) []byte {
 	dst = encoding.AppendUvarints(dst, uint64(t.clockMs), t.seq, t.fence, uint64(t.leastVersion), uint64(t.restamped))
 	dst = t.leaderships.append(t.closedTopics.append(dst))

@@ -12,7 +12,7 @@ type finished struct {
 	bytes          int64 // by finishedCost
 }
 
-// Bounds of the finished timers that a table keeps in memory, besides the history on disk.
+// Bounds of the finished timers that a table keeps in memory, in addition to the history on disk.
 const (
 	finishedKeepMs   = timer.KeptMs // how long a Done or Cancelled timer can be read by its id
 	finishedMaxBytes = 64 << 20     // per table; beyond it the oldest are dropped early

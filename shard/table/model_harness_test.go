@@ -138,7 +138,7 @@ func (mh *modelHarness) same(got *timer.Timer, x *modelTimer) {
 	if x.Collected > 0 && got.Payload == nil && len(want.Payload) > shownPayload {
 		want.Payload = nil
 	}
-	if x.State.Over() { // the series goes on without it
+	if x.State.Over() { // the series continues without it
 		want.Occurrence, want.FirstMs = got.Occurrence, got.FirstMs
 	}
 	if !reflect.DeepEqual(*got, want) {

@@ -38,7 +38,7 @@ func TestSeriesInSnapshot(t *testing.T) {
 }
 
 // TestPutOfARunningSeries: a put whose first time is past begins the same series once only. With
-// other times, another kind of time, or a first time that is to come it begins anew.
+// other times, another kind of time, or a first time that is to come it begins again.
 func TestPutOfARunningSeries(t *testing.T) {
 	d := newTableHarness(t)
 	first := d.now - 3_500

@@ -201,7 +201,7 @@ func appendOutcome(dst []byte, o *timer.OutcomeTopic) []byte {
 }
 
 // RestOutcomes finds the topics of a timer's outcomes alone, in a rest that has been checked; nil
-// where the rest says nothing of it.
+// where the rest has none.
 func RestOutcomes(rest []byte) (onDone, onDead *timer.OutcomeTopic) {
 	r := Reader{Rest: rest}
 	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldOnDead && f.Next(&r); {
