@@ -15,8 +15,8 @@ import (
 
 // A shard doubles (docs/adr/0067-shards-double.md). The meta group gives the child a row that names
 // the shard from which it is divided. The parent's leader looks at its timers, in slices, and finds
-// those that will belong to the child; then one entry divides the table. birth.go has the rest: how
-// each replica makes the child's of the half that has left.
+// those that will belong to the child; then one entry divides the table. division_child.go has the
+// rest: how each replica makes the child's of the half that has left.
 
 // groupTable has the groups of a host, and knows which of them are yet to be divided from others.
 // To find one is O(1).

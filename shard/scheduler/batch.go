@@ -298,7 +298,7 @@ func (p *proposer) pick(n *destQueue, room *callRoom) bool {
 		case !p.mayGo(q, e):
 			n.take()
 			p.keys.passOver(e)
-		case q.resumedMs-e.dueMs > missedAfterMs && p.series.missed(e, false):
+		case p.series.missedInPause(q, e):
 			n.take()
 			p.env.WakeNext()
 		default:

@@ -54,22 +54,18 @@ func (ct *changedTopics) refreshSome() {
 // refresh takes over a changed topic. If its policy has changed, its timers are queued again, since
 // their destinations may have changed.
 func (ct *changedTopics) refresh(q *topicQueue, topic *timer.Topic) {
-	if q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused {
+	if resumed(q.topic, topic) {
 		q.resumedMs = ct.now.WallMs
 	}
 	same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
 	q.topic = topic
-	switch {
-	case !same:
-		ct.keys.setOrder(q)
-		ct.limits.set(q)
-		ct.reroute(q)
-	case topic.Paused: // others may use its slots
-		ct.topics.returnSpares(q)
-		ct.topics.returnCredits(q)
-	default:
-		ct.topics.join(q)
+	if same {
+		ct.followPause(q)
+		return
 	}
+	ct.keys.setOrder(q)
+	ct.limits.set(q)
+	ct.reroute(q)
 }
 
 // reroute starts to queue a topic's timers again. Cost: O(permits that it has).

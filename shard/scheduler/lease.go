@@ -76,7 +76,7 @@ func (p *proposer) leaseOne(b *table.Batch, q *topicQueue) bool {
 		p.keys.passOver(e)
 		return true
 	}
-	if q.resumedMs-e.dueMs > missedAfterMs && p.series.missed(e, false) {
+	if p.series.missedInPause(q, e) {
 		p.topics.pop(n)
 		p.env.WakeNext()
 		return true

@@ -283,7 +283,7 @@ func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
 		case !pt.leases.stands(e) || q.keys != nil && !pt.keys.mayGo(q, e):
 			pt.topics.pop(n)
 			pt.keys.passOver(e)
-		case q.resumedMs-e.dueMs > missedAfterMs && pt.series.missed(e, false):
+		case pt.series.missedInPause(q, e):
 			pt.topics.pop(n)
 			pt.env.WakeNext()
 		case e.dueMs > pt.now.WallMs: // the clock stepped back
