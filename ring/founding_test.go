@@ -185,8 +185,8 @@ func (fm *founderModel) disturb() {
 	}
 }
 
-// settle has everybody up and nothing lost.
-func (fm *founderModel) settle() {
+// recover has everybody up and nothing lost.
+func (fm *founderModel) recover() {
 	fm.messages = nil
 	for i, n := range fm.nodes {
 		if !n.up {
@@ -226,7 +226,7 @@ func TestFoundersFoundOneCluster(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				h := newFounders(t, size, size)
 				h.disturb()
-				h.settle()
+				h.recover()
 				for _, n := range h.nodes {
 					if h.founded == nil || string(n.disk) != string(h.founded) {
 						t.Fatalf("%s has not founded: %+v", n.self.Name, n.last)
@@ -255,7 +255,7 @@ func TestOneFounderTooMany(t *testing.T) {
 			}
 		}
 		h.disturb()
-		h.settle()
+		h.recover()
 		founders, plans := 0, map[string]bool{}
 		for _, n := range h.nodes {
 			if n.disk != nil {

@@ -36,13 +36,13 @@ type fakeCluster struct {
 
 func newFakeCluster(t *testing.T, seed uint64, shards, replicas int) *fakeCluster {
 	t.Helper()
-	tw := newSettlement(t, seed, 1, shards, replicas)
+	tw := newFoundedCluster(t, seed, 1, shards, replicas)
 	tw.see(1)
 	return tw
 }
 
-// newSettlement is a cluster of so many founders, none of which has seen a shard's row yet.
-func newSettlement(t *testing.T, seed uint64, founders, shards, replicas int) *fakeCluster {
+// newFoundedCluster is a cluster of so many founders, none of which has seen a shard's row yet.
+func newFoundedCluster(t *testing.T, seed uint64, founders, shards, replicas int) *fakeCluster {
 	t.Helper()
 	tw := &fakeCluster{
 		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{},
@@ -166,8 +166,8 @@ func (fc *fakeCluster) most(replicas []Replica, aside uint64) bool {
 	return 2*live > all
 }
 
-// settle lets groups come to their rows, some of those that can at a time.
-func (fc *fakeCluster) settle(chance float64) {
+// reconcile lets groups come to their rows, some of those that can at a time.
+func (fc *fakeCluster) reconcile(chance float64) {
 	for _, row := range fc.s.Rows() {
 		if row.Settled || fc.rng.Float64() > chance {
 			continue
@@ -211,7 +211,7 @@ func (fc *fakeCluster) step(chance float64) (idle bool) {
 		fc.do(c)
 	}
 	fc.see(chance)
-	fc.settle(chance)
+	fc.reconcile(chance)
 	return len(commands) == 0 && !moves.Joining
 }
 

@@ -33,7 +33,7 @@ func newMovingCluster(t *testing.T, shards, replicas int, size func(shard int) i
 func newMovingClusterOf(t *testing.T, founders, shards, replicas int, size func(shard int) int64) *movingCluster {
 	t.Helper()
 	m := &movingCluster{
-		fakeCluster: newSettlement(t, 1, founders, shards, replicas), left: map[timer.ShardID]float64{}, startedMs: map[timer.ShardID]int64{},
+		fakeCluster: newFoundedCluster(t, 1, founders, shards, replicas), left: map[timer.ShardID]float64{}, startedMs: map[timer.ShardID]int64{},
 		epoch: map[timer.ShardID]uint32{}, peak: map[uint64]int64{},
 	}
 	m.bytes = map[timer.ShardID]int64{}

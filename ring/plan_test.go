@@ -336,7 +336,7 @@ func TestPlanThroughTrouble(t *testing.T) {
 func TestPlanWhileGroupsAreFounded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		founders := rapid.IntRange(1, 5).Draw(rt, "founders")
-		tw := newSettlement(t, rapid.Uint64().Draw(rt, "seed"), founders, rapid.SampledFrom([]int{1, 4, 10}).Draw(rt, "shards"), rapid.IntRange(1, 3).Draw(rt, "replicas"))
+		tw := newFoundedCluster(t, rapid.Uint64().Draw(rt, "seed"), founders, rapid.SampledFrom([]int{1, 4, 10}).Draw(rt, "shards"), rapid.IntRange(1, 3).Draw(rt, "replicas"))
 		tw.t, tw.lossy = rt, true
 		for id := range uint64(founders) {
 			if rapid.IntRange(0, 2).Draw(rt, "down") == 0 {

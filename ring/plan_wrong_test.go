@@ -14,7 +14,7 @@ import (
 func TestPlanReplacesWrongReplicas(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		for _, rank := range []int{0, 2} {
-			tw := newSettlement(t, 1, nodes, 8, 3)
+			tw := newFoundedCluster(t, 1, nodes, 8, 3)
 			tw.see(1)
 			tw.rest()
 			rows := tw.s.Rows()
@@ -54,7 +54,7 @@ func TestPlanReplacesWrongReplicas(t *testing.T) {
 
 // TestPlanKeepsAWrongReplicaThatIsNeeded: the only replica of a group stays.
 func TestPlanKeepsAWrongReplicaThatIsNeeded(t *testing.T) {
-	tw := newSettlement(t, 1, 1, 4, 3)
+	tw := newFoundedCluster(t, 1, 1, 4, 3)
 	tw.see(1)
 	tw.wrong = []placement.WrongReplica{{Group: 1, Replica: placement.ReplicaID(1, 1)}, {Group: MetaGroup, Replica: placement.ReplicaID(1, 1)}}
 	for range 5 {

@@ -169,7 +169,7 @@ func TestPlanDividesShards(t *testing.T) {
 	} {
 		for seed := range uint64(6) {
 			t.Run(fmt.Sprintf("%s/%d", c.name, seed), func(t *testing.T) {
-				tw := newSettlement(t, seed, 5, c.shards, 3)
+				tw := newFoundedCluster(t, seed, 5, c.shards, 3)
 				tw.lossy = seed%2 == 1
 				tw.see(1)
 				tw.rest()
@@ -224,7 +224,7 @@ func checkDividing(t *testing.T, s *State) {
 
 // TestGrowthMoves: what a preview counts is about what the plan then moves.
 func TestGrowthMoves(t *testing.T) {
-	tw := newSettlement(t, 1, 5, 4, 3)
+	tw := newFoundedCluster(t, 1, 5, 4, 3)
 	tw.see(1)
 	tw.rest()
 	if _, err := tw.s.GrowthMoves(12); err == nil {

@@ -31,12 +31,12 @@ func TestTakeActivity(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
 	r.add("a", 0)
-	r.settle()
+	r.runIdle()
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	r.add("b", 0)
-	r.settle()
-	r.host.cfg.Block = func(begin func(wake func())) { begin(func() {}); r.settle() }
+	r.runIdle()
+	r.host.cfg.Block = func(begin func(wake func())) { begin(func() {}); r.runIdle() }
 	first, second := r.host.TakeActivity(), r.host.TakeActivity()
 	if a := first.Topics[1]; a == nil || a.Fired != (Fired{1, 0, 0}) || a.Overdue != 1 || first.Totals.Scheduled != 1 || first.Totals.Done != 1 {
 		t.Errorf("%+v %+v", a, first.Totals)

@@ -33,7 +33,7 @@ func (h *hostHarness) openState(index uint64) *State {
 			case <-h.host.workers[0].box.wake:
 			case <-time.After(5 * time.Millisecond):
 			}
-			h.settle()
+			h.runIdle()
 		}
 	}
 	h.t.Fatal("the state does not come")

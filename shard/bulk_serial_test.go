@@ -41,7 +41,7 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 		r.host.TopicsChanged()
 	}
 	policy(true)
-	r.settle()
+	r.runIdle()
 	r.calls.auto = 200
 	before, begin := heapNow(), testkit.CPUTime(t)
 	due := r.clock.wallMs + 10_000
@@ -51,7 +51,7 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 			for end := min(from+1000, to); from < end; from++ {
 				asked = append(asked, r.mustSubmit(cmd(from)))
 			}
-			r.settle()
+			r.runIdle()
 			for _, a := range asked {
 				if !a.answered() || a.op.err != nil || a.op.result.Code != want {
 					t.Fatalf("%+v: %v", a.op.result, a.op.err)

@@ -47,7 +47,7 @@ func TestAckBeforeTheAnswer(t *testing.T) {
 		r.add("b", 0)
 		r.pass(time.Millisecond)
 		r.one().answer(200)
-		r.settle()
+		r.runIdle()
 		r.audit()
 	}
 }
@@ -72,7 +72,7 @@ func TestClaimWaitsForTheAnswer(t *testing.T) {
 			t.Fatalf("claim %d is answered while the call runs", tc.kind)
 		}
 		c.answer(tc.status)
-		r.settle()
+		r.runIdle()
 		if !said.answered() || said.op.err != nil || said.op.result.Code != tc.want {
 			t.Errorf("claim %d after %d: %v, %+v", tc.kind, tc.status, said.op.err, said.op.result)
 		}
@@ -90,7 +90,7 @@ func TestClaimWaitsForTheAnswer(t *testing.T) {
 func TestClaimBeforeTheCall(t *testing.T) {
 	r := reportHarness(t)
 	r.add("a", 10*time.Millisecond)
-	r.settle()
+	r.runIdle()
 	h, _ := r.table().Lookup(1, "a")
 	d := r.table().Due(h)
 	if d.State != timer.Leased {
@@ -101,7 +101,7 @@ func TestClaimBeforeTheCall(t *testing.T) {
 	}
 	r.pass(20 * time.Millisecond)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 }
 

@@ -72,7 +72,7 @@ func (h *hostHarness) pullOf(topic timer.TopicID) (out []timer.PulledTimer) {
 			h.t.Error(err)
 		}
 	})
-	h.settle()
+	h.runIdle()
 	return out
 }
 
@@ -132,13 +132,13 @@ func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
 			r.pass(1990 * time.Millisecond)
 			c.mute = true
 			stop(r.clock)
-			r.settle()
+			r.runIdle()
 			if len(r.calls.started) != 0 {
 				t.Fatalf("%s: a call was started before a majority has confirmed the leader", name)
 			}
 			c.mute = false
 			if deposed {
-				c.say(1, heartbeat(r.host.group(1).term+1))
+				c.send(1, heartbeat(r.host.group(1).term+1))
 			}
 			r.pass(300 * time.Millisecond)
 			if n := len(r.calls.started); deposed && n != 0 || !deposed && n != 1 {

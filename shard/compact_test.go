@@ -21,7 +21,7 @@ func line(t *testing.T, timers int) *hostHarness {
 			t.Fatal(err)
 		}
 	}
-	r.settle()
+	r.runIdle()
 	r.pass(62 * time.Second)
 	return r
 }
@@ -45,7 +45,7 @@ func TestLineIsSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.settle()
+	r.runIdle()
 	r.calls.auto = 200
 	pause(r, false)
 	r.pass(time.Second)
@@ -109,7 +109,7 @@ func TestSerialNoMoreAndAgain(t *testing.T) {
 		r.host.TopicsChanged()
 		r.turn()
 	}
-	r.settle()
+	r.runIdle()
 	if n := r.scheduler().View.Inspect().OldRefs; n != 0 {
 		t.Errorf("%d places are in lines of an earlier time", n)
 	}
@@ -120,7 +120,7 @@ func TestSerialNoMoreAndAgain(t *testing.T) {
 			t.Fatalf("call %d is of %s, want %s", i, call.Job.ID, want)
 		}
 		call.answer(200)
-		r.settle()
+		r.runIdle()
 	}
 	r.audit()
 }

@@ -62,7 +62,7 @@ func (c *comparison) tick(r *replica) {
 func (c *comparison) report(r *replica) {
 	c.last = r.applied
 	p := r.ownPoint()
-	c.note(r.id, p)
+	c.record(r.id, p)
 	if slices.Contains(r.store.Conf.Voters, r.id) || slices.Contains(r.store.Conf.VotersOutgoing, r.id) {
 		c.sendAll(r, &p)
 	}
@@ -83,8 +83,8 @@ func (c *comparison) sendAll(r *replica, p *statePoint) {
 	}
 }
 
-// note records a point, and replaces the replica's points at that entry and later ones.
-func (c *comparison) note(replica uint64, p statePoint) {
+// record keeps a point, and replaces the replica's points at that entry and later ones.
+func (c *comparison) record(replica uint64, p statePoint) {
 	list := slices.DeleteFunc(c.points[replica], func(o statePoint) bool { return o.index >= p.index })
 	if list = append(list, p); len(list) > pointsKept {
 		list = slices.Delete(list, 0, 1)
@@ -225,7 +225,7 @@ func (c *comparison) receive(r *replica, from uint64, body []byte) {
 		return
 	}
 	c.keep(r.membership.all(r))
-	c.note(replica, p)
+	c.record(replica, p)
 	c.judge(r, p.index)
 }
 

@@ -110,7 +110,7 @@ func (c *hostCluster) replace(i int) {
 		if again {
 			c.row.Members = append(c.row.Members, Member{Node: node, Replica: ReplicaID(node, c.row.Epoch)})
 		}
-		c.tell()
+		c.placeAll()
 		c.until("the row is settled", 20*time.Second, func() bool { c.add(); return c.row.Settled })
 	}
 }
@@ -266,8 +266,8 @@ func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 		own := g.ownPoint()
 		said := own
 		said.hash++
-		g.compare.note(g.id, own)
-		g.compare.note(other, said)
+		g.compare.record(g.id, own)
+		g.compare.record(other, said)
 		g.compare.judge(g, own.index)
 		if g.wrong.why != nil || !g.compare.differs {
 			t.Errorf("wrong %v, differs %v", g.wrong.why, g.compare.differs)

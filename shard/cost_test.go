@@ -84,15 +84,15 @@ func newCostCluster(t *testing.T, nodes int) *costCluster {
 			_ = g.raft.Campaign()
 			g.w.touchNext(g)
 		}
-		c.settle()
+		c.runIdle()
 		c.hosts[0].step(tickInterval)
 	}
-	c.settle()
+	c.runIdle()
 	return c
 }
 
-// settle runs all hosts until they are idle, and counts the allocations of each.
-func (c *costCluster) settle() {
+// runIdle runs all hosts until they are idle, and counts the allocations of each.
+func (c *costCluster) runIdle() {
 	for busy, n := true, 0; busy; n++ {
 		if n > 10_000 {
 			c.t.Fatal("the hosts do not come to rest")
@@ -139,7 +139,7 @@ func (c *costCluster) round(operations int, delay time.Duration) []testkit.Cost 
 			}
 		})
 	}
-	c.settle()
+	c.runIdle()
 	for _, w := range waiters {
 		select {
 		case <-w.ch:
@@ -227,7 +227,7 @@ func TestCostOfFiring(t *testing.T) {
 		clear(c.spent)
 		for range 24 {
 			c.hosts[0].step(50 * time.Millisecond)
-			c.settle()
+			c.runIdle()
 		}
 		leader, follower = append(leader, c.spent[0]), append(follower, c.spent[1])
 		if counts := shardOf(c.hosts[0].host.group(1)).table.Counts(1); counts.Scheduled+counts.Leased > 0 {

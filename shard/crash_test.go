@@ -118,11 +118,11 @@ func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 		if n%15 == 14 && r.host.workers[0].snapshot == nil {
 			r.host.workers[0].beginSnapshot(r.host.group(1 + 0))
 			synctest.Wait()
-			r.settle()
+			r.runIdle()
 			_ = r.host.dropLog()
 		}
 	}
-	r.settle()
+	r.runIdle()
 	look()
 	r.fs.SetHook(nil)
 	return list

@@ -24,7 +24,7 @@ func TestDeadLettersOfOneIDHoldUpNoTurn(t *testing.T) {
 			t.Fatalf("add %d: %d", i, got.Code)
 		}
 	}
-	r.settle()
+	r.runIdle()
 	if n := r.table().Totals().Dead; int(n)+r.observer.replaced != deaths {
 		t.Fatalf("%d dead letters and %d that were replaced, of %d", n, r.observer.replaced, deaths)
 	}

@@ -67,7 +67,7 @@ func (h *herd) many(n int, command func(i int) timer.Command) {
 		for i := from; i < min(from+herdChunk, n); i++ {
 			asked = append(asked, h.mustSubmit(command(i)))
 		}
-		h.settle()
+		h.runIdle()
 		for _, p := range asked {
 			if !p.answered() || p.op.err != nil {
 				h.t.Fatalf("%v %s: %v", p.cmd.Kind, p.cmd.ID, p.op.err)
@@ -219,7 +219,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			h.hostHarness.calls.auto = 500
 			for range n {
 				h.do(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: h.clock.wallMs}})
-				h.settle()
+				h.runIdle()
 			}
 			h.do(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: h.due}})
 			for range 200 { // as one batch

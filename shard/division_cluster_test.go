@@ -46,13 +46,13 @@ func withDividing(t *testing.T, run func(d *dividingCluster)) {
 // grow lets all nodes know of the second shard.
 func (d *dividingCluster) grow() {
 	d.shards = 2
-	d.tell()
+	d.placeAll()
 }
 
 // divide gives shard 1 a child.
 func (d *dividingCluster) divide() {
 	d.child = Assignment{Group: 2, Epoch: 1, From: 1, Members: slices.Clone(d.row.Members)}
-	d.tell()
+	d.placeAll()
 }
 
 // leads returns the node that leads a shard; nil: none does.
@@ -115,9 +115,9 @@ func (d *dividingCluster) finish() {
 		}
 		d.away[i] = false
 	}
-	d.tell()
+	d.placeAll()
 	d.until("the child is settled", time.Minute, func() bool { d.answers(); return d.child.Settled })
-	d.tell()
+	d.placeAll()
 	d.until("the parent has dropped what left", time.Minute, func() bool {
 		d.answers()
 		for _, r := range d.hosts {
@@ -260,7 +260,7 @@ func TestClusterDividesWhileANodeIsAway(t *testing.T) {
 			d.divide()
 			d.until("the child is settled", time.Minute, func() bool { return d.child.Settled })
 			if back == "swept" {
-				d.tell()
+				d.placeAll()
 				d.until("the parent is swept", time.Minute, func() bool {
 					r := d.leads(1)
 					return r != nil && !r.host.shard(1).table.Leaving()
@@ -332,7 +332,7 @@ func TestCallsOfANodeThatWasAwayAreReported(t *testing.T) {
 		d.grow()
 		d.divide()
 		d.until("the child is settled", 10*time.Second, func() bool { return d.child.Settled })
-		d.tell()
+		d.placeAll()
 		d.until("the parent is swept", 10*time.Second, func() bool {
 			r := d.leads(1)
 			return r != nil && !r.host.shard(1).table.Leaving()

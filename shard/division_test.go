@@ -77,8 +77,8 @@ func (d *dividing) look() *timerShard {
 	return s
 }
 
-// settled lets the parent drop what has left.
-func (d *dividing) settled() {
+// finishDivision lets the parent drop what has left.
+func (d *dividing) finishDivision() {
 	d.t.Helper()
 	d.child.Settled = true
 	d.host.Place([]Assignment{d.child})
@@ -239,7 +239,7 @@ func TestShardDivides(t *testing.T) {
 					t.Error("the parent drops what has left before all replicas of the child have it")
 				}
 				step("settled")
-				d.settled()
+				d.finishDivision()
 				step("swept")
 				d.wants(names, states)
 				for name, seq := range seqs {
@@ -295,7 +295,7 @@ func TestConsumersLeasesLeaveWithTheirTimers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.settle()
+			d.runIdle()
 			if !o.answered() || o.op.err != nil {
 				t.Fatalf("no answer: %v", o.op.err)
 			}
@@ -316,7 +316,7 @@ func TestConsumersLeasesLeaveWithTheirTimers(t *testing.T) {
 		if n := d.host.Held(1); n != 8 {
 			t.Errorf("%d leases count at the limit after 4 acks", n)
 		}
-		d.settled()
+		d.finishDivision()
 		for i, p := range left[:4] {
 			kind := timer.AckLease
 			if i%2 == 0 {
@@ -353,7 +353,7 @@ func TestLeasesInTheSecondDoubling(t *testing.T) {
 		d.pass(10 * time.Millisecond)
 		pulled := d.pull(20)
 		d.begin()
-		d.settled()
+		d.finishDivision()
 		d.host.Grow(4, 2)
 		for _, p := range pulled {
 			asked := d.shardOfID(p.Timer.ID, 4)

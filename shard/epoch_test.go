@@ -14,7 +14,7 @@ import (
 // does a leader propose by an older placement.
 func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
 	r := newHostHarness(t, nil)
-	r.settle()
+	r.runIdle()
 	g := r.host.group(1)
 	order := func(epoch, node uint64) []uint64 {
 		t.Helper()

@@ -69,7 +69,7 @@ func (p *fakePeers) Send(node uint64, frame []byte) {
 			p.sent = append(p.sent, m)
 		}
 		if a := agreement(m); a != nil && !p.mute && !(p.hung && m.GetType() != pb.MsgHeartbeat) {
-			p.say(id, a)
+			p.send(id, a)
 		}
 	})
 	eachPart(frame, func(kind byte, id timer.ShardID, body []byte) {
@@ -120,11 +120,11 @@ func (h *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Messag
 // SendSnapshot implements Peers.
 func (p *fakePeers) SendSnapshot(_ uint64, s *SnapshotStream) { p.streams = append(p.streams, s) }
 
-// say delivers a message from a peer.
-func (p *fakePeers) say(id timer.ShardID, m *pb.Message) { p.r.hearOf(id, m) }
+// send delivers a message from a peer.
+func (p *fakePeers) send(id timer.ShardID, m *pb.Message) { p.r.deliverMessage(id, m) }
 
-// hearOf delivers a raft message to the host.
-func (h *hostHarness) hearOf(id timer.ShardID, m *pb.Message) {
+// deliverMessage delivers a raft message to the host.
+func (h *hostHarness) deliverMessage(id timer.ShardID, m *pb.Message) {
 	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
 	body := raftlog.AppendMessage(nil, m)
 	frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...)

@@ -54,7 +54,7 @@ func TestHintEndsNoLease(t *testing.T) {
 	r, p, former := inheritedHarness(t, nil)
 	for range 3 {
 		r.host.SeemsGone(former)
-		r.settle()
+		r.runIdle()
 	}
 	r.pass(fullLease - 2*time.Second)
 	r.wantCalls("")
@@ -73,7 +73,7 @@ func TestRestartEndsLeases(t *testing.T) {
 	r, p, former := inheritedHarness(t, func(topic *timer.Topic) { topic.Policy.Serial = true })
 	p.restarted[former] = true
 	r.host.Restarted()
-	r.settle()
+	r.runIdle()
 	if c := r.one(); c.Job.Attempts != 2 {
 		t.Errorf("attempt %d, want 2", c.Job.Attempts)
 	}
@@ -91,12 +91,12 @@ func TestFenceEndsALeaseThatMayBeRepeated(t *testing.T) {
 	r.pass(5 * time.Second)
 	r.wantCalls("")
 	r.host.SeemsGone(former) // asks again
-	r.settle()
+	r.runIdle()
 	if len(p.asked) != 2 {
 		t.Fatalf("asked %d times", len(p.asked))
 	}
 	p.answer(nil)
-	r.settle()
+	r.runIdle()
 	if c := r.one(); c.Job.Attempts != 2 || c.mono < since+scheduler.StartWithin {
 		t.Errorf("attempt %d, %v after the takeover", c.Job.Attempts, c.mono-since)
 	}
@@ -138,7 +138,7 @@ func TestFenceIsNoProof(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, p, former := inheritedHarness(t, change)
 			r.host.SeemsGone(former)
-			r.settle()
+			r.runIdle()
 			for i := range p.then {
 				p.then[i](nil)
 			}
@@ -183,10 +183,10 @@ func TestStartNeedsAMajorityLately(t *testing.T) {
 	c.hung, c.mute = false, true
 	for _, m := range c.sent {
 		if m.GetType() == pb.MsgApp && nodeOf(m.GetTo()) == 8 {
-			c.say(1, agreement(m))
+			c.send(1, agreement(m))
 		}
 	}
-	r.settle()
+	r.runIdle()
 	if g := r.host.group(1); shardOf(g).table.Totals().Leased != 1 || !g.leader {
 		t.Fatalf("the lease is not applied, or it leads no more: %+v", shardOf(g).table.Totals())
 	}
@@ -207,12 +207,12 @@ func TestHintElects(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	g := r.host.group(1)
 	for g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
-		c.say(1, heartbeat(g.raft.BasicStatus().GetTerm()+1))
-		r.settle()
+		c.send(1, heartbeat(g.raft.BasicStatus().GetTerm()+1))
+		r.runIdle()
 	}
 	r.host.SeemsGone(table.NewIncarnation(8, 1))
-	r.settle()
-	c.say(1, heartbeat(g.raft.BasicStatus().GetTerm()))
+	r.runIdle()
+	c.send(1, heartbeat(g.raft.BasicStatus().GetTerm()))
 	r.pass(standEach)
 	if g.leader || g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
 		t.Error("the leader is deposed although it was heard")
@@ -237,7 +237,7 @@ func TestHintElectsAfterATimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.w.touchNext(g)
-	r.settle()
+	r.runIdle()
 	c.mute = false
 	r.host.SeemsGone(table.NewIncarnation(8, 1))
 	r.pass(2 * standEach)
@@ -254,21 +254,21 @@ func TestHintElectsWhoHasTheEntries(t *testing.T) {
 		g := r.host.group(1)
 		slices.Reverse(g.membership.row.Members) // node 9 stands before this one
 		for g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
-			c.say(1, heartbeat(g.raft.BasicStatus().GetTerm()+1))
-			r.settle()
+			c.send(1, heartbeat(g.raft.BasicStatus().GetTerm()+1))
+			r.runIdle()
 		}
 		r.host.SeemsGone(table.NewIncarnation(8, 1))
-		r.settle()
+		r.runIdle()
 		last := g.store.Last()
 		lastTerm, err := g.store.Term(last)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.say(1, &pb.Message{
+		c.send(1, &pb.Message{
 			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(9, 1)), To: &g.id, Term: new(g.raft.BasicStatus().GetTerm() + 1),
 			LogTerm: &lastTerm, Index: new(last - lacks),
 		})
-		r.settle()
+		r.runIdle()
 		if g.leader != (lacks > 0) {
 			t.Errorf("node 9 lacks %d entries: this one leads: %v", lacks, g.leader)
 		}
@@ -296,7 +296,7 @@ func TestRestartEndsNoLeaseOfAReceiver(t *testing.T) {
 	r.host.Restarted()
 	r.turn()
 	r.freeze = false
-	r.settle()
+	r.runIdle()
 	if got := extend.op.result; !extend.answered() || extend.op.err != nil || got.Code != timer.OK {
 		t.Fatalf("the extension is answered %+v, %v", got, extend.op.err)
 	}

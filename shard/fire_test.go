@@ -62,7 +62,7 @@ func TestFireEarly(t *testing.T) {
 		} else {
 			c.answer(200)
 		}
-		r.settle()
+		r.runIdle()
 		if v := r.timer("a"); v.State != timer.Done || v.LatenessMs != 0 || v.AskedMs != asked || v.DueMs != fakeEpochMs+300_000 {
 			t.Errorf("crash %v: at the end %+v", crash, v)
 		}
@@ -84,7 +84,7 @@ func TestFireKeepsTheGates(t *testing.T) {
 	r.wantCalls("")
 	r.topic(1, nil)
 	r.topicsChanged()
-	r.settle()
+	r.runIdle()
 	r.wantCalls("a")
 }
 
@@ -130,7 +130,7 @@ func TestFireInOrder(t *testing.T) {
 	r.fire("{a}2")
 	r.wantCalls("")
 	first.answer(200)
-	r.settle()
+	r.runIdle()
 	c := r.one()
 	c.answer(500)
 	r.add("{a}3", 0)
@@ -138,7 +138,7 @@ func TestFireInOrder(t *testing.T) {
 	r.wantCalls("")
 	r.pass(500 * time.Millisecond)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("{a}3")
 	r.audit()
 }
@@ -150,7 +150,7 @@ func TestFireByAClockThatWasAhead(t *testing.T) {
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
 	r.topicsChanged()
 	r.clock.wallMs += time.Hour.Milliseconds()
-	r.settle()
+	r.runIdle()
 	r.add("a", 2*time.Hour)
 	r.fire("a")
 	r.clock.wallMs -= time.Hour.Milliseconds()
@@ -191,7 +191,7 @@ func TestRedrivenOccurrenceWaitsItsTurn(t *testing.T) {
 	r.wantWait("{a}1", dead.Job.Seq, timer.Wait{For: timer.WaitKey, On: "another occurrence of {a}1"})
 	r.wantWait("{a}1", 0, timer.Wait{})
 	second.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantWait("{a}1", dead.Job.Seq, timer.Wait{})
 	c := r.one()
 	if c.Job.Seq != dead.Job.Seq || c.Job.DueMs != dead.Job.DueMs || c.Job.Attempts != 1 || c.Job.Fence <= second.Job.Fence {
@@ -215,7 +215,7 @@ func TestRedriveSurvivesCrashes(t *testing.T) {
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 60_000}))
 	dead := r.one()
 	dead.answer(410)
-	r.settle()
+	r.runIdle()
 	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a", Seq: dead.Job.Seq, DueMs: r.clock.wallMs + 5000}); got.Code != timer.OK {
 		t.Fatalf("redriven: %d", got.Code)
 	}

@@ -38,7 +38,7 @@ func TestFounderThatIsLate(t *testing.T) {
 			g.remove() // the group that withFakePeers assigned
 			g.tombstone, g.membership.row = 0, Assignment{}
 			r.host.Place([]Assignment{first})
-			r.settle()
+			r.runIdle()
 			want := []uint64{ReplicaID(7, 1), ReplicaID(8, 1)}
 			if g.id != want[0] || !slices.Equal(g.store.Conf.Voters, want) {
 				t.Fatalf("replica %x with the voters %x", g.id, g.store.Conf.Voters)
@@ -59,25 +59,25 @@ func TestFounderThatIsTooLate(t *testing.T) {
 	gone := lateRow(3, nil, 8, 9)
 	gone.Settled = true
 	r.host.Place([]Assignment{gone})
-	r.settle()
+	r.runIdle()
 	if g.id != 0 || g.tombstone != ReplicaID(7, 1) {
 		t.Fatalf("replica %x, tombstone %x", g.id, g.tombstone)
 	}
 	g.membership.row = Assignment{} // a new process, with an older copy of the meta group's state
 	r.host.Place([]Assignment{lateRow(2, founders, 8, 9, 10)})
-	r.settle()
+	r.runIdle()
 	if g.id != 0 {
 		t.Fatalf("replica %x, which was given up", g.id)
 	}
 	g.membership.row, g.tombstone = Assignment{}, 0 // a node that never had a replica
 	r.host.Place([]Assignment{gone})
-	r.settle()
+	r.runIdle()
 	if g.id != 0 {
 		t.Fatalf("replica %x by a row that does not name the node", g.id)
 	}
 	named := Assignment{Group: 1, Epoch: 4, Settled: true, Members: founders[:2]}
 	r.host.Place([]Assignment{named})
-	r.settle()
+	r.runIdle()
 	if g.id != ReplicaID(7, 1) || len(g.store.Conf.Voters) != 0 {
 		t.Fatalf("replica %x with the voters %x", g.id, g.store.Conf.Voters)
 	}

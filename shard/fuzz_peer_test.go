@@ -88,7 +88,7 @@ func FuzzDeliver(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		r := newHostHarness(t, nil)
 		r.host.Deliver(1<<39+12345, frame)
-		r.settle()
+		r.runIdle()
 		r.add("a", 0)
 		if r.failed != nil {
 			t.Fatal(r.failed)

@@ -61,13 +61,13 @@ func TestFullDestinationQueues(t *testing.T) {
 	r.pass(time.Minute)
 	r.wantCalls("")
 	first.answer(200)
-	r.settle()
+	r.runIdle()
 	second := r.one()
 	if second.Job.ID != "b" {
 		t.Error(second.Job.ID)
 	}
 	second.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("c")
 	r.audit()
 }
@@ -85,7 +85,7 @@ func TestGrantedForNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.settle()
+	r.runIdle()
 	if !p.answered() || len(to.queue) != 2 {
 		t.Fatalf("%d lanes wait, want 2", len(to.queue))
 	}
@@ -93,7 +93,7 @@ func TestGrantedForNobody(t *testing.T) {
 		t.Fatal(got.Code)
 	}
 	first.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("other")
 	r.audit()
 }
@@ -158,7 +158,7 @@ func TestNewURLReroutes(t *testing.T) {
 		}
 		c.answer(200)
 	}
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 	r.wantState("b", "done 1")
 	r.audit()
@@ -248,7 +248,7 @@ func TestI16FairBetweenTopics(t *testing.T) {
 		last = r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 2, ID: fmt.Sprint("few", i), Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	}
 	r.freeze = false
-	r.settle()
+	r.runIdle()
 	if !last.answered() {
 		t.Fatal("not added")
 	}
@@ -282,7 +282,7 @@ func TestDrain(t *testing.T) {
 	r.host.draining.Store(true)
 	flights := func() (n int) {
 		r.host.workers[0].box.post(&call{func(w *worker) { n = r.scheduler().Leases.Drain() }, fakeWaiter()})
-		r.settle()
+		r.runIdle()
 		return n
 	}
 	if n := flights(); n != 2 {
@@ -296,7 +296,7 @@ func TestDrain(t *testing.T) {
 	r.wantCalls("")
 	r.wantState("held", "scheduled 0")
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	if n := flights(); n != 0 {
 		t.Errorf("%d flights, want none", n)
 	}
@@ -348,7 +348,7 @@ func TestLateAnswers(t *testing.T) {
 	r.wantState("b", "scheduled 0") // its outcome was unknown: it did take effect
 	r.wantState("c", "none")
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 	r.audit()
 }
@@ -382,7 +382,7 @@ func TestOverload(t *testing.T) {
 		t.Errorf("the eleventh: %v", err)
 	}
 	r.freeze = false
-	r.settle()
+	r.runIdle()
 	for i, p := range list {
 		if !p.answered() || p.op.result.Code != timer.Created {
 			t.Errorf("%d: %+v", i, p.op)

@@ -15,7 +15,7 @@ func leaderWithMutePeers(t *testing.T) (*hostHarness, *fakePeers) {
 	t.Helper()
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
-	r.settle()
+	r.runIdle()
 	c.mute, c.only, c.sent = true, 1, nil
 	return r, c
 }
@@ -39,10 +39,10 @@ func (p *fakePeers) agree() {
 	p.sent = nil
 	for _, m := range sent {
 		if a := agreement(m); a != nil {
-			p.say(1, a)
+			p.send(1, a)
 		}
 	}
-	p.r.settle()
+	p.r.runIdle()
 }
 
 // appends are the appends to shard 1 that were sent, with entries and without.
@@ -66,12 +66,12 @@ func TestChangesShareAnEntry(t *testing.T) {
 	g := r.host.group(1)
 	made := g.pipeline.number
 	first := submitAdds(r, "first", 1)
-	r.settle()
+	r.runIdle()
 	if g.pipeline.number != made+1 {
 		t.Fatalf("%d entries were proposed for the first add, want 1 at once", g.pipeline.number-made)
 	}
 	others := submitAdds(r, "other", 5)
-	r.settle()
+	r.runIdle()
 	if g.pipeline.number != made+1 || !g.pipeline.gathering {
 		t.Fatalf("%d entries were proposed while the first is on its way, want 1", g.pipeline.number-made)
 	}
@@ -93,7 +93,7 @@ func TestChangesGatherForAMomentOnly(t *testing.T) {
 	g := r.host.group(1)
 	made := g.pipeline.number
 	submitAdds(r, "first", 1)
-	r.settle()
+	r.runIdle()
 	submitAdds(r, "second", 1)
 	r.pass(gatherFor - time.Millisecond)
 	if g.pipeline.number != made+1 {
@@ -104,7 +104,7 @@ func TestChangesGatherForAMomentOnly(t *testing.T) {
 		t.Fatalf("%d entries when the time is over, want 2", g.pipeline.number-made)
 	}
 	submitAdds(r, "many", maxGather)
-	r.settle()
+	r.runIdle()
 	if g.pipeline.number != made+3 {
 		t.Fatalf("%d entries, want one at once for many changes", g.pipeline.number-made)
 	}
@@ -115,9 +115,9 @@ func TestChangesGatherForAMomentOnly(t *testing.T) {
 func TestCommitGoesWithTheNextEntry(t *testing.T) {
 	r, c := leaderWithMutePeers(t)
 	submitAdds(r, "first", 1)
-	r.settle()
+	r.runIdle()
 	submitAdds(r, "second", 1)
-	r.settle()
+	r.runIdle()
 	committed := r.host.group(1).store.Last()
 	c.agree()
 	with, without := c.appends()
@@ -142,13 +142,13 @@ func TestHeldAppendIsSentAtATick(t *testing.T) {
 	g := r.host.group(1)
 	r.freeze = true // so that the entry stays unapplied
 	submitAdds(r, "first", 1)
-	r.settle()
+	r.runIdle()
 	c.agree()
 	if _, without := c.appends(); len(without) != 0 || len(g.pipeline.held) != 2 {
 		t.Fatalf("%d appends without entries were sent and %d are held, want 0 and 2", len(without), len(g.pipeline.held))
 	}
 	r.step(tickInterval)
-	r.settle()
+	r.runIdle()
 	if _, without := c.appends(); len(without) != 2 || len(g.pipeline.held) != 0 {
 		t.Fatalf("%d appends without entries were sent and %d are held, want 2 and 0", len(without), len(g.pipeline.held))
 	}
@@ -160,15 +160,15 @@ func TestHeldAppendEndsWithTheLeadership(t *testing.T) {
 	g := r.host.group(1)
 	r.freeze = true
 	submitAdds(r, "first", 1)
-	r.settle()
+	r.runIdle()
 	submitAdds(r, "second", 1)
-	r.settle()
+	r.runIdle()
 	c.agree()
 	if len(g.pipeline.held) == 0 || !g.pipeline.gathering {
 		t.Fatalf("%d appends are held, gathering %v", len(g.pipeline.held), g.pipeline.gathering)
 	}
 	c.sent = nil
-	c.say(1, heartbeat(g.term+1))
+	c.send(1, heartbeat(g.term+1))
 	r.freeze = false
 	r.pass(2 * tickInterval)
 	if with, without := c.appends(); g.leader || len(with)+len(without)+len(g.pipeline.held) != 0 || g.pipeline.gathering {

@@ -205,7 +205,7 @@ func (h *hostHarness) topic(id timer.TopicID, change func(*timer.Topic)) {
 
 func (h *hostHarness) topicsChanged() {
 	h.host.TopicsChanged()
-	h.settle()
+	h.runIdle()
 }
 
 // open starts a new process on the disk.
@@ -240,7 +240,7 @@ func (h *hostHarness) open() error {
 		rows = soleRows(cfg.Shards+1, cfg.Node)
 	}
 	host.Place(rows)
-	h.settle()
+	h.runIdle()
 	return nil
 }
 
@@ -322,8 +322,8 @@ func (h *hostHarness) busy() bool {
 	return false
 }
 
-// settle runs turns until no work is left at the current time.
-func (h *hostHarness) settle() {
+// runIdle runs turns until no work is left at the current time.
+func (h *hostHarness) runIdle() {
 	h.t.Helper()
 	for n := 0; h.busy(); n++ {
 		if n > 100_000 {
@@ -337,7 +337,7 @@ func (h *hostHarness) settle() {
 func (h *hostHarness) pass(d time.Duration) {
 	h.t.Helper()
 	for end := h.clock.mono + d; ; {
-		h.settle()
+		h.runIdle()
 		left := end - h.clock.mono
 		if left <= 0 {
 			return
@@ -421,7 +421,7 @@ func (h *hostHarness) try(cmd timer.Command) (timer.Result, error) {
 	if err != nil {
 		return timer.Result{}, err
 	}
-	h.settle()
+	h.runIdle()
 	if !p.answered() {
 		return timer.Result{}, errors.New("no answer yet")
 	}
@@ -462,7 +462,7 @@ func (h *hostHarness) ask(rd *read) {
 	if err := rd.group.w.box.offer(rd); err != nil {
 		h.t.Fatal(err)
 	}
-	h.settle()
+	h.runIdle()
 	select {
 	case <-rd.wait.ch:
 	default:
@@ -511,7 +511,7 @@ func (h *hostHarness) blocking(fn func()) {
 		case <-h.host.workers[0].box.wake:
 		case <-second:
 		}
-		h.settle()
+		h.runIdle()
 	}
 }
 

@@ -132,15 +132,15 @@ type clusterMember struct {
 	at int
 }
 
-// hears reports whether messages from this node reach the node to, and returns the index of to.
-func (m *clusterMember) hears(to uint64) (i int, ok bool) {
+// reaches reports whether messages from this node reach the node to, and returns the index of to.
+func (m *clusterMember) reaches(to uint64) (i int, ok bool) {
 	i = int(to - firstNode)
 	return i, i < len(m.c.hosts) && m.c.hosts[i].host != nil && m.c.hosts[m.at].host != nil && !m.c.away[i] && !m.c.away[m.at]
 }
 
 // Send implements Peers.
 func (m *clusterMember) Send(to uint64, frame []byte) {
-	i, ok := m.hears(to)
+	i, ok := m.reaches(to)
 	if !ok {
 		if host := m.c.hosts[m.at].host; host != nil {
 			host.Unreachable(to)
@@ -161,7 +161,7 @@ func (m *clusterMember) SendSnapshot(to uint64, stream *SnapshotStream) {
 }
 
 func (m *clusterMember) ship(to uint64, stream *SnapshotStream) error {
-	i, ok := m.hears(to)
+	i, ok := m.reaches(to)
 	if !ok {
 		return io.ErrClosedPipe
 	}
@@ -191,7 +191,7 @@ func (m *clusterMember) Settled(id timer.ShardID, epoch uint32) {
 		m.c.row.Settled = true
 	case id == 2 && epoch == m.c.child.Epoch && !m.c.child.Settled:
 		m.c.child.Settled = true
-		m.c.tell()
+		m.c.placeAll()
 	}
 }
 
@@ -201,8 +201,8 @@ func (m *clusterMember) MayLead(node uint64) bool {
 	return m.c.hosts[i].host != nil && !m.c.away[i] && placement.On(m.c.row.Members, node) != nil
 }
 
-// tell sends the current assignment to all reachable nodes.
-func (c *hostCluster) tell() {
+// placeAll sends the current assignment to all reachable nodes.
+func (c *hostCluster) placeAll() {
 	c.told = c.row
 	for i, r := range c.hosts {
 		if r.host != nil && !c.away[i] {
@@ -292,7 +292,7 @@ func (c *hostCluster) tick() {
 		c.write(c.slow)
 	}
 	if c.row.Settled != c.told.Settled {
-		c.tell()
+		c.placeAll()
 	}
 	c.hosts[0].step(tickInterval)
 }
@@ -319,7 +319,7 @@ func (c *hostCluster) leader() (best *hostHarness) {
 
 // add asks the leader to add a timer, and collects the acknowledgements of earlier adds.
 func (c *hostCluster) add() {
-	c.hear()
+	c.collectAnswers()
 	if r := c.leader(); r != nil {
 		id := fmt.Sprint("t", len(c.acked)+len(c.adds), "-", c.steps)
 		if p, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte(id), PayloadKind: timer.BinaryPayload}}); err == nil {
@@ -328,7 +328,7 @@ func (c *hostCluster) add() {
 	}
 }
 
-func (c *hostCluster) hear() {
+func (c *hostCluster) collectAnswers() {
 	c.adds = slices.DeleteFunc(c.adds, func(p *pending) bool {
 		if !p.answered() {
 			return false

@@ -19,7 +19,7 @@ func tightFrames(cfg *Config) {
 
 // bulkyAdd submits a timer with a payload of the given size to the leader.
 func (c *hostCluster) bulkyAdd(n, bytes int) {
-	c.hear()
+	c.collectAnswers()
 	r := c.leader()
 	if r == nil {
 		return
@@ -46,7 +46,7 @@ func TestHungDiskOfAFollower(t *testing.T) {
 			c.tick()
 			most, frames = max(most, w.out.unsynced), max(frames, len(w.out.inflight))
 		}
-		if c.hear(); len(c.acked) < 390 {
+		if c.collectAnswers(); len(c.acked) < 390 {
 			t.Fatalf("%d of 400 adds were acknowledged by the other two", len(c.acked))
 		}
 		if limit := w.host.cfg.UnsyncedBytes + 4*w.host.cfg.FrameBytes; most > limit || frames > w.host.cfg.Log.QueueFrames {

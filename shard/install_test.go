@@ -14,7 +14,7 @@ func (p *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data .
 	for i := range count {
 		m.Entries = append(m.Entries, &pb.Entry{Index: new(after + 1 + uint64(i)), Term: &term, Data: data})
 	}
-	p.say(1, m)
+	p.send(1, m)
 }
 
 // TestFramesAfterASnapshot: entries that a replica receives after it has installed a snapshot are
@@ -22,15 +22,15 @@ func (p *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data .
 func TestFramesAfterASnapshot(t *testing.T) {
 	const term, index, count = 6, 3, 20
 	r, c := withFakePeers(t, true, func(cfg *Config) { cfg.FrameBytes = 2 << 10 })
-	c.say(1, heartbeat(term))
+	c.send(1, heartbeat(term))
 	c.arrive(term, index)
-	r.settle()
+	r.runIdle()
 	if g := r.host.group(1); g.snapshots.installs == 0 || g.applied != index {
 		t.Fatalf("%d snapshots were installed, applied is %d", g.snapshots.installs, g.applied)
 	}
 	r.freeze = true
 	c.entriesFrom(term, index, term, count, make([]byte, 700)...)
-	r.settle()
+	r.runIdle()
 	if frames := len(r.host.workers[0].out.inflight); frames < 5 {
 		t.Fatalf("%d frames are on their way", frames)
 	}
@@ -50,8 +50,8 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const old, term, index = 5, 6, 3
 			r, c := withFakePeers(t, true, nil)
-			c.say(1, heartbeat(old))
-			r.settle()
+			c.send(1, heartbeat(old))
+			r.runIdle()
 			after, afterTerm := uint64(foundingIndex), uint64(foundingTerm)
 			if durable > 0 {
 				c.entriesFrom(old, after, afterTerm, durable)
@@ -65,12 +65,12 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 			if len(r.host.workers[0].out.inflight) == 0 {
 				t.Fatal("no frame is on its way")
 			}
-			c.say(1, heartbeat(term))
+			c.send(1, heartbeat(term))
 			c.arrive(term, index)
-			r.settle()
+			r.runIdle()
 			c.sent = nil
 			r.freeze = false
-			r.settle()
+			r.runIdle()
 			g := r.host.group(1)
 			if g.applied != index || g.store.Last() != index || !c.acknowledged(index) {
 				t.Errorf("applied %d, the log ends at %d, want %d", g.applied, g.store.Last(), index)
@@ -81,9 +81,9 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 				}
 			}
 			c.sent = nil
-			c.say(1, &pb.Message{Type: pb.MsgVote.Enum(), From: new(ReplicaID(9, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term + 1)),
+			c.send(1, &pb.Message{Type: pb.MsgVote.Enum(), From: new(ReplicaID(9, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term + 1)),
 				Index: new(after), LogTerm: new(uint64(old)), Context: []byte("CampaignTransfer")})
-			r.settle()
+			r.runIdle()
 			for _, m := range c.sent {
 				if m.GetType() == pb.MsgVoteResp && !m.GetReject() {
 					t.Error("it votes for a log that lacks the snapshot's last entry, which is committed")
@@ -107,17 +107,17 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 func TestCrashBeforeASnapshotsMark(t *testing.T) {
 	const old, term, index, more = 5, 6, 4, 3
 	r, c := withFakePeers(t, true, nil)
-	c.say(1, heartbeat(old))
-	r.settle()
+	c.send(1, heartbeat(old))
+	r.runIdle()
 	c.entriesFrom(old, foundingIndex, foundingTerm, 8)
 	r.pass(spareFor)
 	if !c.acknowledged(foundingIndex + 8) {
 		t.Fatal("the entries are not on disk")
 	}
 	r.freeze = true
-	c.say(1, heartbeat(term))
+	c.send(1, heartbeat(term))
 	c.arrive(term, index)
-	r.settle()
+	r.runIdle()
 	restart := func(last uint64) {
 		t.Helper()
 		r.freeze = false
@@ -132,8 +132,8 @@ func TestCrashBeforeASnapshotsMark(t *testing.T) {
 	}
 	restart(index)
 	restart(index)
-	c.say(1, heartbeat(term))
-	r.settle()
+	c.send(1, heartbeat(term))
+	r.runIdle()
 	c.entriesFrom(term, index, term, more)
 	r.pass(spareFor)
 	if !c.acknowledged(index + more) {
@@ -149,22 +149,22 @@ func TestCrashBeforeASnapshotsMark(t *testing.T) {
 func TestDamagedSnapshotWithoutItsMark(t *testing.T) {
 	const old, term, index = 5, 6, 9
 	r, c := withFakePeers(t, true, nil)
-	c.say(1, heartbeat(old))
-	r.settle()
+	c.send(1, heartbeat(old))
+	r.runIdle()
 	c.entriesFrom(old, foundingIndex, foundingTerm, 3)
 	r.pass(spareFor)
 	r.freeze = true
-	c.say(1, heartbeat(term))
+	c.send(1, heartbeat(term))
 	c.arrive(term, index)
-	r.settle()
+	r.runIdle()
 	r.kill()
 	if err := r.open(); err != nil {
 		t.Fatal(err)
 	}
 	c.sent = nil
-	c.say(1, heartbeat(term))
+	c.send(1, heartbeat(term))
 	c.entriesFrom(term, index, term, 0)
-	r.settle()
+	r.runIdle()
 	if c.acknowledged(index) {
 		t.Error("entries are acknowledged that only the file of a snapshot has")
 	}

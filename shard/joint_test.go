@@ -89,7 +89,7 @@ func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
 		}
 		c.row.Members = append(c.row.Members, m)
 	}
-	c.tell()
+	c.placeAll()
 	begun, struck := c.steps, false
 	if b != nil {
 		c.slow = b.slow
@@ -145,7 +145,7 @@ func (c *hostCluster) mend() {
 			c.open(i)
 		}
 	}
-	c.tell()
+	c.placeAll()
 }
 
 // steady is the source of raft's election timeouts: the same in each run.

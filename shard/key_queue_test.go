@@ -81,7 +81,7 @@ func TestI21OneAtATime(t *testing.T) {
 	for _, next := range []string{"{a}1", "{a}3", "a"} {
 		i := slices.IndexFunc(r.calls.running, func(c *fakeCall) bool { return c.Job.ID != "{b}1" })
 		r.calls.running[i].answer(200)
-		r.settle()
+		r.runIdle()
 		r.wantCalls(next)
 	}
 	r.audit()
@@ -93,8 +93,8 @@ func TestI21HeadBlocksThroughBackoff(t *testing.T) {
 		end  func(r *hostHarness)
 		want string
 	}{
-		"done":      {func(r *hostHarness) { r.pass(time.Second); r.one().answer(200); r.settle() }, "{a}2"},
-		"dead":      {func(r *hostHarness) { r.pass(time.Second); r.one().answer(410); r.settle() }, "{a}2"},
+		"done":      {func(r *hostHarness) { r.pass(time.Second); r.one().answer(200); r.runIdle() }, "{a}2"},
+		"dead":      {func(r *hostHarness) { r.pass(time.Second); r.one().answer(410); r.runIdle() }, "{a}2"},
 		"cancelled": {func(r *hostHarness) { r.do(timer.Command{Kind: timer.Cancel, ID: "{a}1"}) }, "{a}2"},
 		"replaced": {func(r *hostHarness) {
 			r.do(timer.Command{Kind: timer.Put, ID: "{a}1", Spec: &timer.Spec{DueMs: r.clock.wallMs + 5000}})
@@ -157,7 +157,7 @@ func TestI21AcrossRestart(t *testing.T) {
 	r.add("{b}2", 0)
 	r.pass(100 * time.Millisecond)
 	r.restart()
-	r.settle()
+	r.runIdle()
 	r.wantCalls("{b}1") // interrupted, so called again at once
 	r.pass(899 * time.Millisecond)
 	r.wantCalls("")
@@ -184,9 +184,9 @@ func TestBecomesSerial(t *testing.T) {
 	r.pass(time.Second)
 	r.wantCalls("") // the second is still running
 	calls[1].answer(200)
-	r.settle()
+	r.runIdle()
 	r.one().answer(200) // the first again
-	r.settle()
+	r.runIdle()
 	r.wantCalls("") // the receiver of an earlier timer is down
 	r.do(timer.Command{Kind: timer.Cancel, ID: "{a}5"})
 	r.wantCalls("{a}3")
@@ -232,7 +232,7 @@ func TestLinesArePruned(t *testing.T) {
 		t.Errorf("%d entries for one timer", n)
 	}
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("{a}2")
 }
 

@@ -42,13 +42,13 @@ func TestLatenessBehindSlots(t *testing.T) {
 	r.add("b", 0)
 	r.pass(time.Second)
 	first.answer(200)
-	r.settle()
+	r.runIdle()
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.add("c", time.Second)
 	r.pass(2 * time.Second)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantLateness(false, true, false)
 }
 
@@ -76,13 +76,13 @@ func TestLatenessBehindKey(t *testing.T) {
 	r.pass(time.Second)
 	first.answer(200)
 	other.answer(200)
-	r.settle()
+	r.runIdle()
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.add("{k}3", time.Second)
 	r.pass(2 * time.Second)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantLateness(false, false, true, false)
 }
 
@@ -124,7 +124,7 @@ func TestLatenessIsThatOfTheCall(t *testing.T) {
 	r.pass(50 * time.Millisecond)
 	call.wallMs = r.clock.wallMs
 	call.answer(200)
-	r.settle()
+	r.runIdle()
 	if late := r.observer.latenessMs; len(late) != 1 || late[0] != 50 {
 		t.Errorf("late by %v ms, want 50", late)
 	}

@@ -29,7 +29,7 @@ func TestCommandsWaitForALeader(t *testing.T) {
 	if early.done || !r.host.Takes(1) {
 		t.Fatalf("it does not wait: %+v", early)
 	}
-	c.say(1, heartbeat(3))
+	c.send(1, heartbeat(3))
 	r.pass(time.Millisecond)
 	moved := timer.NotLeaderError{}
 	if !early.done || !errors.As(early.err, &moved) || moved.Leader != 8 {

@@ -32,8 +32,8 @@ func (t *told) Send(to uint64, frame []byte) {
 	t.Peers.Send(to, frame)
 }
 
-// telling counts a host's messages of one kind.
-func telling(kind byte) (p *told, change func(*Config)) {
+// countingMessages counts a host's messages of one kind.
+func countingMessages(kind byte) (p *told, change func(*Config)) {
 	p = &told{Peers: noPeers{}, kind: kind, nodes: map[uint64]int{}}
 	return p, func(cfg *Config) {
 		if cfg.Peers != nil {
@@ -47,7 +47,7 @@ func telling(kind byte) (p *told, change func(*Config)) {
 // on without it. No replica sends it anything any more, so it learns of no leader. It still knows
 // the replicas, and reports the call's outcome to all of them. Found by the simulator.
 func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
-	p, change := telling(reportMessage)
+	p, change := countingMessages(reportMessage)
 	r, c := withFakePeers(t, false, change)
 	c.leads()
 	r.add("a", 0)
@@ -77,7 +77,7 @@ func (h *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
 // its call runs. The new replica knows nothing of the lease, but the reports must be repeated until
 // the leader answers that the lease is over. Found by the simulator.
 func TestReportOfAReplicaThatWasMadeAgain(t *testing.T) {
-	p, change := telling(reportMessage)
+	p, change := countingMessages(reportMessage)
 	r, c := withFakePeers(t, false, change)
 	c.leads()
 	r.add("a", 0)
@@ -126,7 +126,7 @@ func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	first := r.one()
-	p, change := telling(overMessage)
+	p, change := countingMessages(overMessage)
 	r.change = func(c *Config) {
 		c.Incarnation = table.NewIncarnation(8, 1)
 		change(c)
@@ -136,7 +136,7 @@ func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
 		f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: h, Seq: seq, Fence: fence, Attempt: delivery.Outcome{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
 		r.peerMessageOf(7, reportMessage, appendReport(nil, f))
 		before := p.nodes[7]
-		r.settle()
+		r.runIdle()
 		return p.nodes[7] - before
 	}
 	j := &first.Job

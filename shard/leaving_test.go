@@ -58,7 +58,7 @@ func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 
 		founders := c.row.Members
 		c.row = Assignment{Group: 1, Epoch: 2, Founders: founders, Members: []Member{founders[0], founders[2]}}
-		c.tell()
+		c.placeAll()
 		for range 5 {
 			c.takes(5 * time.Second)
 			before := clock.mono
@@ -68,7 +68,7 @@ func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 			t.Errorf("a vote was taken while one of the two others is down: %s", confText(conf))
 		}
 		c.open(2)
-		c.tell()
+		c.placeAll()
 		c.concludes(15 * time.Second)
 	})
 }

@@ -41,8 +41,8 @@ func (h *hostHarness) wantHeld(part *partial, held, passed int) {
 func (p *fakePeers) falls() {
 	p.r.t.Helper()
 	p.mute = true
-	p.say(1, heartbeat(p.r.host.group(1).term+1))
-	p.r.settle()
+	p.send(1, heartbeat(p.r.host.group(1).term+1))
+	p.r.runIdle()
 	if p.r.host.group(1).leader {
 		p.r.t.Fatal("it leads on")
 	}
@@ -70,7 +70,7 @@ func TestLeftLeasesCount(t *testing.T) {
 func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 	r, _, part, _ := carriedOverHarness(t)
 	r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
-	r.settle()
+	r.runIdle()
 	if r.host.group(1).raft != nil {
 		t.Fatal("the replica is there")
 	}
@@ -97,7 +97,7 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := g.raft.BasicStatus().GetTerm()
-	c.say(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: &g.id, Term: &now, Index: &last, LogTerm: &term, Commit: new(last + 1),
+	c.send(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: &g.id, Term: &now, Index: &last, LogTerm: &term, Commit: new(last + 1),
 		Entries: []*pb.Entry{{Index: new(last + 1), Term: &now, Type: pb.EntryNormal.Enum(), Data: b.Bytes()}}})
 	r.pass(2 * scheduler.LimitPoll)
 	if d := shardOf(g).table.Due(got[0].Handle); d.State == timer.Leased {

@@ -29,7 +29,7 @@ func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func
 		}
 		begin(r, c)
 		r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
-		r.settle()
+		r.runIdle()
 		if r.host.group(1).id != 0 {
 			t.Fatal("the replica is there")
 		}
@@ -104,7 +104,7 @@ func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 	movedAway(t, func(r *hostHarness, _ *fakePeers) { r.freeze = true }, func(r *hostHarness) {
 		row := Assignment{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 3)}, {Node: 8, Replica: ReplicaID(8, 1)}}}
 		r.host.Place([]Assignment{row})
-		r.settle()
+		r.runIdle()
 		g := r.host.group(1)
 		if g.id != ReplicaID(7, 3) || len(r.snapshotFiles(1)) == 0 {
 			r.t.Fatalf("replica %x", g.id)

@@ -161,14 +161,14 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 		c.hosts[2].host.cfg.Level = feature.LevelOfTests
 		c.row.Epoch, c.row.Settled = 2, false
 		c.row.Members = []Member{c.row.Members[0], c.row.Members[1]}
-		c.tell()
+		c.placeAll()
 		c.until("it is given up", 20*time.Second, func() bool { c.add(); return c.shard(2).id == 0 && c.row.Settled })
 		if c.stopped(2) != nil {
 			t.Errorf("a replica that is not there is stopped: %v", c.stopped(2))
 		}
 		c.row.Epoch, c.row.Settled = 3, false
 		c.row.Members = append(c.row.Members, Member{Node: firstNode + 2, Replica: ReplicaID(firstNode+2, 3)})
-		c.tell()
+		c.placeAll()
 		c.concludes(30 * time.Second)
 	})
 }

@@ -25,7 +25,7 @@ func (h *hostHarness) addTo4(n int, delay time.Duration) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		h.settle()
+		h.runIdle()
 		if !p.answered() || p.op.err != nil {
 			h.t.Fatal(p.op.err)
 		}
@@ -58,7 +58,7 @@ func TestConcurrency(t *testing.T) {
 			status = 410 // the outcome does not matter
 		}
 		running[0].answer(status)
-		r.settle()
+		r.runIdle()
 		done++
 	}
 	for id, n := range perShard {
@@ -78,7 +78,7 @@ func TestConcurrencyIsFair(t *testing.T) {
 	for len(r.calls.running) > 0 {
 		order = append(order, r.calls.running[0].Shard)
 		r.calls.running[0].answer(200)
-		r.settle()
+		r.runIdle()
 	}
 	last := map[timer.ShardID]int{}
 	for i, id := range order {
@@ -106,7 +106,7 @@ func TestConcurrencyGivesBack(t *testing.T) {
 	}
 	r.do(timer.Command{Kind: timer.Cancel, ID: "next"})
 	first.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("")
 	r.add("last", 0)
 	last := r.one()
@@ -114,7 +114,7 @@ func TestConcurrencyGivesBack(t *testing.T) {
 	r.topicsChanged()
 	r.add("paused", 0)
 	last.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("")
 	r.topic(1, nil) // no limit any more
 	r.topicsChanged()
@@ -134,7 +134,7 @@ func TestConcurrencyCountsFormerLeases(t *testing.T) {
 	for i, c := range calls {
 		r.wantCalls("")
 		c.answer(200)
-		r.settle()
+		r.runIdle()
 		if i == 4 {
 			break
 		}
@@ -148,7 +148,7 @@ func TestConcurrencyCountsFormerLeases(t *testing.T) {
 	r.calls.auto = 200
 	for len(r.calls.running) > 0 {
 		r.calls.running[0].answer(200)
-		r.settle()
+		r.runIdle()
 	}
 	r.audit()
 	r.wantFree()
@@ -222,7 +222,7 @@ func TestRateGivesBack(t *testing.T) {
 	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 0.01, Burst: 1} })
 	r.add("a", 0)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.add("b", 0)
 	r.pass(99 * time.Second)
 	r.wantCalls("")

@@ -37,7 +37,7 @@ func BenchmarkLongestTurn(b *testing.B) {
 					r := crowd(b, timers, c.before)
 					if ready {
 						r.step(time.Minute)
-						r.settle()
+						r.runIdle()
 						if n := r.queued(1); n < timers {
 							b.Fatalf("%d are ready", n)
 						}
@@ -66,10 +66,10 @@ func crowd(b testing.TB, timers int, change func(*timer.Topic)) *hostHarness {
 			b.Fatal(err)
 		}
 		if i%10_000 == 9_999 {
-			r.settle()
+			r.runIdle()
 		}
 	}
-	r.settle()
+	r.runIdle()
 	return r
 }
 

@@ -22,7 +22,7 @@ func TestLostEndOfALog(t *testing.T) {
 	beat := func(commit uint64) {
 		m := heartbeat(term + 1)
 		m.Commit = &commit
-		c.say(1, m)
+		c.send(1, m)
 		r.turn()
 	}
 	beat(last)
@@ -69,7 +69,7 @@ func TestLostEndOnDisk(t *testing.T) {
 	}
 	m := heartbeat(term + 1)
 	m.Commit = &last
-	c.say(1, m)
+	c.send(1, m)
 	r.turn()
 	if err := r.failure(); err == nil || !strings.Contains(err.Error(), "the end of the log was damaged") {
 		t.Fatalf("%v", err)
@@ -105,7 +105,7 @@ func TestHaltOutlivesTheProcess(t *testing.T) {
 	m := heartbeat(r.host.group(1).term + 1)
 	m.Commit = new(r.host.group(1).store.Last() + 1)
 	said := len(c.sent)
-	c.say(1, m)
+	c.send(1, m)
 	r.turn()
 	var why *halt.Error
 	if err := r.failure(); !errors.As(err, &why) || why.Reason != halt.LostEnd {

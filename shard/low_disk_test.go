@@ -175,7 +175,7 @@ func TestFullDiskInATurnOfTheLog(t *testing.T) {
 	r.turn()
 	r.pass(2 * time.Second)
 	if p, err := add(99); err == nil {
-		if r.settle(); r.host.Full() || !p.answered() || p.op.err != nil {
+		if r.runIdle(); r.host.Full() || !p.answered() || p.op.err != nil {
 			t.Errorf("there is room: it waits: %v, an add: %v", r.host.Full(), p.op.err)
 		}
 	} else {

@@ -222,7 +222,7 @@ func (m *membership) nextChange(r *replica, voters, learners []uint64) *pb.ConfC
 		}
 		return cc
 	}
-	if !m.mostHear(r, voters) {
+	if !m.mostCaughtUp(r, voters) {
 		return nil
 	}
 	for _, id := range conf.Voters {
@@ -245,17 +245,17 @@ func (m *membership) nextChange(r *replica, voters, learners []uint64) *pb.ConfC
 	return cc
 }
 
-// mostHear reports whether most of the wanted voters have caught up with this leader. Votes are
+// mostCaughtUp reports whether most of the wanted voters have caught up with this leader. Votes are
 // removed only then: the planner may not know yet that one of these voters is down, and after the
 // change the group could not even elect a leader (I14).
-func (m *membership) mostHear(r *replica, voters []uint64) bool {
-	hear := 0
+func (m *membership) mostCaughtUp(r *replica, voters []uint64) bool {
+	n := 0
 	for _, id := range voters {
 		if id == r.id || m.hasCaughtUp(r, id) {
-			hear++
+			n++
 		}
 	}
-	return 2*hear > len(voters)
+	return 2*n > len(voters)
 }
 
 // hasCaughtUp reports whether a replica is active and lacks at most caughtUp entries.

@@ -241,7 +241,7 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 		check(fmt.Sprint("uncommitted ", n))
 	}
 	g := r.host.group(1)
-	r.hearOf(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(g.term + 1),
+	r.deliverMessage(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(g.term + 1),
 		LogTerm: &g.appliedTerm, Index: &g.applied, Entries: emptyEntries(g.applied+1, 1, g.term+1), Commit: &g.applied})
 	check("another leader has taken their place")
 	g.remove() // by the turn of the meta group, say: this group has no work of its own
@@ -300,7 +300,7 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 	r.freeze = true
 	r.host.Deliver(8, frame)
 	frame = nil
-	r.settle()
+	r.runIdle()
 	for n, left := 0, true; left; n++ {
 		if n == 1000 {
 			t.Fatal("the frame is kept by its entry")
@@ -313,7 +313,7 @@ func TestFramesGoWithTheirEntries(t *testing.T) {
 		}
 	}
 	r.freeze = false
-	r.settle()
+	r.runIdle()
 	if list := storedIn(r.t, g.store); len(list) == 0 || len(list[len(list)-1].Data) != 100 {
 		t.Fatalf("%d entries have come", len(list))
 	}

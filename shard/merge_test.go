@@ -44,7 +44,7 @@ func TestMergeScheduled(t *testing.T) {
 		t.Errorf("called with %s", first.Job.Payload)
 	}
 	first.answer(500)
-	r.settle()
+	r.runIdle()
 	// Attempts restart, also between two of them.
 	if got := r.merged(timer.MergeReplace, 0, 100*time.Millisecond, "4"); got.Attempts != 0 || got.Version != 3 || got.LastStatus != 0 {
 		t.Errorf("replaced between attempts: %+v", got)
@@ -83,14 +83,14 @@ func TestDebounce(t *testing.T) {
 		r.turn()
 		r.turn()
 	}
-	r.settle()
+	r.runIdle()
 	// An add after the lease creates the successor, with a longest wait of its own.
 	v := r.timer("a")
 	if v.State != timer.Leased || !v.Successor {
 		t.Fatalf("while the call runs: %+v", v)
 	}
 	r.lastCall().answer(200)
-	r.settle()
+	r.runIdle()
 	if v = r.timer("a"); v.State != timer.Scheduled || v.Successor || v.DueMs > r.clock.wallMs+100 || v.Attempts != 0 {
 		t.Errorf("the next: %+v, due in %d ms", v, v.DueMs-r.clock.wallMs)
 	}
@@ -128,7 +128,7 @@ func TestSuccessor(t *testing.T) {
 			r.wantCalls("")
 			r.wantKept("a")
 			end(running)
-			r.settle()
+			r.runIdle()
 			next := r.one()
 			if string(next.Job.Payload) != "2" || next.Job.Attempts != 1 || next.Job.Version != 2 || next.Job.Fence <= running.Job.Fence {
 				t.Errorf("the successor: %+v", next.Job)
@@ -220,7 +220,7 @@ func TestCancelOfManyArrays(t *testing.T) {
 			r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Merge: timer.MergeCollect, Spec: &timer.Spec{
 				DueMs: r.clock.wallMs + 60_000, PayloadKind: timer.JSONPayload, Payload: []byte("1"), Collect: &timer.Collect{Max: 1}}})
 		}
-		r.settle()
+		r.runIdle()
 		cancel := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
 		for range 100 {
 			if r.turn(); cancel.op.begun {
@@ -237,7 +237,7 @@ func TestCancelOfManyArrays(t *testing.T) {
 			}
 			continue
 		}
-		r.settle()
+		r.runIdle()
 		if !cancel.answered() || cancel.op.err != nil || cancel.op.result.Code != timer.Prevented || r.table().Totals().Scheduled != 0 {
 			t.Errorf("%+v, %+v", cancel.op, r.table().Totals())
 		}

@@ -17,7 +17,7 @@ import (
 func (h *hostHarness) metaOp(cmd string) *metaOp {
 	o := &metaOp{meta: h.host.metaGroup(), cmd: []byte(cmd), deadline: h.clock.mono + waitLimit, wait: fakeWaiter()}
 	h.host.workers[0].box.post(o)
-	h.settle()
+	h.runIdle()
 	return o
 }
 
@@ -45,10 +45,10 @@ func (p *fakePeers) elects(id timer.ShardID) {
 		p.sent = nil
 		for _, m := range asked {
 			if kind := m.GetType(); nodeOf(m.GetTo()) == 8 && (kind == pb.MsgPreVote || kind == pb.MsgVote) {
-				p.say(id, agreement(m))
+				p.send(id, agreement(m))
 			}
 		}
-		p.r.settle()
+		p.r.runIdle()
 	}
 }
 

@@ -52,7 +52,7 @@ func (o *other) Send(_ uint64, frame []byte) {
 	r := o.p.stands[o.at]
 	r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
 		if r.host != nil && (id != 1 || !o.p.drops(m)) {
-			r.hearOf(id, m)
+			r.deliverMessage(id, m)
 		}
 	})
 }
@@ -69,8 +69,8 @@ func (p *pair) until(what string, so func() bool) {
 	r.t.Helper()
 	for end := r.clock.mono + 10*time.Second; !so(); {
 		for p.stands[0].busy() || p.stands[1].busy() {
-			p.stands[0].settle()
-			p.stands[1].settle()
+			p.stands[0].runIdle()
+			p.stands[1].runIdle()
 		}
 		if so() {
 			return

@@ -62,7 +62,7 @@ func TestOutcomeIsCalled(t *testing.T) {
 	trace := timer.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "")
 	r.add("a", 0, func(s *timer.Spec) { s.Trace = trace })
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	c, d := r.outcome()
 	if d != (described{"topic-1", "a", "3", "0", 1, 200}) || *c.Job.Trace != *trace {
 		t.Errorf("%+v, trace %+v", d, c.Job.Trace)
@@ -71,19 +71,19 @@ func TestOutcomeIsCalled(t *testing.T) {
 	r.pass(time.Second)
 	c, _ = r.outcome()
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("")
 
 	r.add("b", 0)
 	r.one().answer(500)
 	r.pass(time.Second)
 	r.one().answer(503)
-	r.settle()
+	r.runIdle()
 	if c, d = r.outcome(); d != (described{"topic-1", "b", "4", "1", 2, 503}) {
 		t.Errorf("%+v", d)
 	}
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	if r.observer.made != 2 || r.observer.lost != 0 {
 		t.Errorf("%d outcomes made, %d lost", r.observer.made, r.observer.lost)
 	}
@@ -140,17 +140,17 @@ func TestOutcomeHasTheAttempts(t *testing.T) {
 				c.own(s)
 			}
 		})
-		end(func() { r.settle(); r.restart() }, 500)
-		end(r.settle, 503, c.last)
+		end(func() { r.runIdle(); r.restart() }, 500)
+		end(r.runIdle, 503, c.last)
 		if seen != c.want {
 			t.Errorf("%s: %q, want %q", c.name, seen, c.want)
 		}
 	}
 	policy("", "")
 	r.add("late", 0)
-	end(r.settle, 500, 503)
+	end(r.runIdle, 500, 503)
 	policy("topic-2", "")
-	end(r.settle, 500)
+	end(r.runIdle, 500)
 	if seen != "3: 500. " {
 		t.Errorf("named late: %q", seen)
 	}
@@ -164,17 +164,17 @@ func TestOutcomeOfTheTimerItself(t *testing.T) {
 	r.topicsChanged()
 	r.add("none", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{} })
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("")
 	r.add("other", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{ID: 3, Name: "topic-3"} })
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	c := r.one()
 	if c.Job.Topic != 3 {
 		t.Errorf("the outcome is %+v", c.Job)
 	}
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 }
 
 // TestOutcomeOfExpiry: expired is dead. A cancelled timer has no outcome.
@@ -191,7 +191,7 @@ func TestOutcomeOfExpiry(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantCalls("")
 }
 
@@ -235,11 +235,11 @@ func TestOutcomeOfEachOccurrence(t *testing.T) {
 	for n := range 3 {
 		r.pass(time.Duration(10-9*boolInt(n == 0)) * time.Second)
 		r.one().answer(200)
-		r.settle()
+		r.runIdle()
 		c, _ := r.outcome()
 		ids[c.Job.ID] = true
 		c.answer(200)
-		r.settle()
+		r.runIdle()
 	}
 	if len(ids) != 3 {
 		t.Errorf("ids of outcomes: %v", ids)
@@ -258,7 +258,7 @@ func TestOutcomeOfConsumers(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	r.add("b", 0)
 	r.wantPull(1, "b")
 	r.pass(31 * time.Second)
@@ -266,7 +266,7 @@ func TestOutcomeOfConsumers(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	r.topic(2, func(topic *timer.Topic) { topic.Policy.OnDead, topic.Policy.MaxAttempts = "topic-1", 2 })
 	r.topicsChanged()
 	r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: "c", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
@@ -305,7 +305,7 @@ func TestOutcomeOutlivesCrashes(t *testing.T) {
 		}
 		for r.timer(id).State != timer.Done {
 			r.one().answer(200)
-			r.settle()
+			r.runIdle()
 		}
 		if c := r.table().Counts(2); c.Scheduled != int64(n+1) {
 			t.Fatalf("after crash %d: %d outcomes of %d ends", n, c.Scheduled, n+1)
@@ -321,7 +321,7 @@ func TestOutcomeOfAClockAhead(t *testing.T) {
 	r.step(time.Hour)
 	r.add("a", 0)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.outcome() // its end is lost
 	r.step(-time.Hour)
 	r.restart()
@@ -332,7 +332,7 @@ func TestOutcomeOfAClockAhead(t *testing.T) {
 		r.pass(time.Second)
 	}
 	r.calls.running[0].answer(200)
-	r.settle()
+	r.runIdle()
 	if c := r.table().Counts(2); c.Done != 1 {
 		t.Errorf("%+v", c)
 	}
@@ -344,17 +344,17 @@ func TestOutcomeOfMissingTopic(t *testing.T) {
 	r := outcomeHarness(t, func(p *timer.Policy) { p.OnDone = "gone" })
 	r.add("a", 0)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 	r.add("b", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{ID: 50, Name: "gone"} })
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	if r.observer.lost != 2 || r.observer.made != 0 {
 		t.Errorf("%d lost, %d made", r.observer.lost, r.observer.made)
 	}
 	r.add("c", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{ID: 150, Name: "new"} })
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	if c := r.table().Counts(150); c.Scheduled != 1 || r.observer.made != 1 {
 		t.Errorf("of a topic that is not known here yet: %+v", c)
 	}

@@ -73,7 +73,7 @@ func TestFramesOnTheirWay(t *testing.T) {
 			}
 		}
 		r.freeze = false
-		r.settle()
+		r.runIdle()
 		for i, p := range sent {
 			if !p.answered() || p.op.err != nil || p.op.result.Code != timer.Created {
 				t.Errorf("alone %v: add %d has no good answer", c.alone, i)
@@ -128,7 +128,7 @@ func TestLateAnswersAlone(t *testing.T) {
 	r.freeze = false
 	r.pass(time.Second)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 	r.wantState("t1", "scheduled 0") // its outcome was unknown: it did take effect
 	r.audit()

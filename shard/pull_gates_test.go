@@ -113,7 +113,7 @@ func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
 	}
 	r.turn()
 	r.freeze = false
-	r.settle()
+	r.runIdle()
 	if got := takenIDs(took.pulled); got != "{k}a" {
 		t.Fatalf("pulled %q", got)
 	}

@@ -155,7 +155,7 @@ func TestAckTwiceAtOnce(t *testing.T) {
 		}
 		sent = append(sent, p)
 	}
-	r.settle()
+	r.runIdle()
 	for i, p := range sent {
 		if !p.answered() || p.op.err != nil || p.op.result.Code != timer.OK {
 			t.Errorf("ack %d: %+v %v", i, p.op.result, p.op.err)
@@ -293,7 +293,7 @@ func TestTakenTooLate(t *testing.T) {
 			r.step(200 * time.Millisecond)
 		}
 		r.freeze = false
-		r.settle()
+		r.runIdle()
 		if want := map[bool]int{false: 1}[late]; !answered || len(got) != want {
 			t.Errorf("late: %v, answered: %v, %d timers, want %d", late, answered, len(got), want)
 		}
@@ -311,7 +311,7 @@ func TestTakenBeforeItStoodStill(t *testing.T) {
 		c.Block = func(register func(wake func())) {
 			woken := false
 			register(func() { woken = true })
-			r.settle()
+			r.runIdle()
 			if !woken {
 				t.Fatal("the take is not over")
 			}
@@ -468,7 +468,7 @@ func TestReadyIsTold(t *testing.T) {
 	r.pass(10 * time.Second)
 	want("leased", 0, 0)
 	r.wantClaim(timer.NackLease, got[0], timer.OK, func(c *timer.LeaseUpdate) { c.HasDelay = true })
-	r.settle()
+	r.runIdle()
 	r.pass(time.Millisecond)
 	want("given back", 1, 2)
 }
@@ -480,7 +480,7 @@ func TestReport(t *testing.T) {
 	r.pass(time.Millisecond)
 	c := r.one()
 	c.answer(202)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "leased 1")
 	v := timer.PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}
 	if v.Timer.Fence != c.Job.Fence || v.Timer.LastStatus != 202 {
@@ -498,7 +498,7 @@ func TestReport(t *testing.T) {
 	r.add("b", 0)
 	r.pass(time.Millisecond)
 	r.one().answer(200) // done at once
-	r.settle()
+	r.runIdle()
 	r.wantState("b", "done 1")
 	r.audit()
 }
@@ -533,7 +533,7 @@ func TestReportAfterCancel(t *testing.T) {
 		t.Errorf("cancel: %d", got.Code)
 	}
 	c.answer(202)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "leased 1")
 	r.wantClaim(timer.NackLease, timer.PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.OK, nil)
 	r.wantState("a", "cancelled 1")
@@ -547,7 +547,7 @@ func TestClaimOfACall(t *testing.T) {
 	c := r.one()
 	r.wantClaim(timer.AckLease, timer.PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.Skipped, nil)
 	c.answer(500)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "scheduled 1")
 }
 
@@ -566,7 +566,7 @@ func TestPullersShare(t *testing.T) {
 	if err := r.host.workers[0].box.offer(pullList(takes)); err != nil {
 		t.Fatal(err)
 	}
-	r.settle()
+	r.runIdle()
 	for i, k := range takes {
 		if want := min(4, 100-4*i); k.wait != nil || k.err != nil || len(k.pulled) != max(0, want) {
 			t.Errorf("puller %d has %d timers: %v", i, len(k.pulled), k.err)
@@ -615,7 +615,7 @@ func TestClaimOfALeaseNotSeenYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.settle()
+	r.runIdle()
 	if p.answered() {
 		t.Fatalf("answered %d, %v by one who may lead no more", p.op.result.Code, p.op.err)
 	}

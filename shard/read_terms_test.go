@@ -18,7 +18,7 @@ func readOne(r *hostHarness) (rd *read, answered func() bool) {
 	r.t.Helper()
 	rd = &read{group: r.host.group(1), deadline: r.clock.mono + waitLimit, wait: fakeWaiter(), serve: func(int) bool { return true }}
 	r.host.workers[0].box.post(rd)
-	r.settle()
+	r.runIdle()
 	return rd, func() bool { return len(rd.wait.ch) > 0 }
 }
 
@@ -38,7 +38,7 @@ func TestReadNeedsAMajorityInItsTerm(t *testing.T) {
 	g := r.host.group(1)
 	_, earlier := readOne(r)
 	c.answerTerm(9, 1, c.questions[len(c.questions)-1])
-	if r.settle(); !earlier() {
+	if r.runIdle(); !earlier() {
 		t.Fatal("a read that a majority has confirmed is not answered")
 	}
 	c.questions = nil
@@ -62,12 +62,12 @@ func TestReadNeedsAMajorityInItsTerm(t *testing.T) {
 		"fewer bytes":      func() { c.answerTerm(8, 1, whole[:len(whole)-1]) },
 	} {
 		say()
-		if r.settle(); answered() {
+		if r.runIdle(); answered() {
 			t.Fatalf("%s: the read is answered", name)
 		}
 	}
 	c.answerTerm(9, 1, termBody(ReplicaID(9, 1), g.term, g.reads.last))
-	if r.settle(); !answered() {
+	if r.runIdle(); !answered() {
 		t.Fatal("a read that a majority has confirmed is not answered")
 	}
 }
@@ -79,9 +79,9 @@ func TestReadEndsWithItsTerm(t *testing.T) {
 	g := r.host.group(1)
 	rd, answered := readOne(r)
 	question := c.questions[len(c.questions)-1]
-	c.say(1, &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(8, 1)), To: new(g.id), Term: new(g.term + 1)})
+	c.send(1, &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(8, 1)), To: new(g.id), Term: new(g.term + 1)})
 	c.answerTerm(9, 1, question)
-	r.settle()
+	r.runIdle()
 	if _, moved := errors.AsType[timer.NotLeaderError](rd.err); !answered() || !moved {
 		t.Fatalf("answered %v, %v, by a deposed leader", answered(), rd.err)
 	}
@@ -100,7 +100,7 @@ func TestReadAsksAgain(t *testing.T) {
 		t.Fatalf("%d questions in the time of two heartbeats", len(c.questions))
 	}
 	c.answerTerm(8, 1, c.questions[0])
-	if r.settle(); !answered() {
+	if r.runIdle(); !answered() {
 		t.Error("an answer to a repeated question does not count")
 	}
 	rd, _ := readOne(r)
@@ -121,11 +121,11 @@ func TestVoterAnswersInItsTermOnly(t *testing.T) {
 		frame := binary.AppendUvarint([]byte{frameVersion, termQuestion}, 1)
 		body := termBody(replica, term, 1)
 		r.host.Deliver(8, append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...))
-		r.settle()
+		r.runIdle()
 		return answers > before
 	}
-	c.say(1, heartbeat(5))
-	r.settle()
+	c.send(1, heartbeat(5))
+	r.runIdle()
 	own := ReplicaID(7, 1)
 	if !ask(own, 5) {
 		t.Fatal("a voter does not confirm its term")
@@ -133,8 +133,8 @@ func TestVoterAnswersInItsTermOnly(t *testing.T) {
 	if ask(own, 4) || ask(own, 6) || ask(ReplicaID(7, 2), 5) {
 		t.Error("a voter confirms what it is not")
 	}
-	c.say(1, &pb.Message{Type: pb.MsgVote.Enum(), From: new(ReplicaID(9, 1)), To: &own, Term: new(uint64(6)), LogTerm: new(uint64(1 << 20)), Index: new(uint64(1 << 20)), Context: []byte("CampaignTransfer")})
-	if r.settle(); ask(own, 5) {
+	c.send(1, &pb.Message{Type: pb.MsgVote.Enum(), From: new(ReplicaID(9, 1)), To: &own, Term: new(uint64(6)), LogTerm: new(uint64(1 << 20)), Index: new(uint64(1 << 20)), Context: []byte("CampaignTransfer")})
+	if r.runIdle(); ask(own, 5) {
 		t.Error("a voter confirms a term after it has voted in a later one")
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"carillon/timer"
 )
 
-// settleFor is how long a node that has been ready stays so while a group's leader changes, or the
-// group has come here just now: leaderships move as shards do, and operations wait that long.
-const settleFor = 2 * time.Second
+// leaderChangeFor is how long a node that has been ready stays so while a group's leader changes, or
+// the group has come here just now: leaderships move as shards do, and operations wait that long.
+const leaderChangeFor = 2 * time.Second
 
-// settles reports whether a group has got another leader, or none, a moment ago.
-func (p *replicaPublic) settles(now time.Duration) bool {
-	return now-time.Duration(p.changed.Load()) < settleFor
+// changedLately reports whether a group has got another leader, or none, a moment ago.
+func (p *replicaPublic) changedLately(now time.Duration) bool {
+	return now-time.Duration(p.changed.Load()) < leaderChangeFor
 }
 
 // LacksLeader reports whether this node's replica of a group knows no leader. In a node that has
@@ -28,12 +28,12 @@ func (t *groupTable) LacksLeader(id timer.ShardID, wasReady bool) bool {
 	if !p.present.Load() {
 		return !wasReady || p.unborn.Load() && !p.settles(t.h.cfg.Clock.Mono())
 	}
-	return p.leader.Load() == 0 && !(wasReady && p.settles(t.h.cfg.Clock.Mono()))
+	return p.leader.Load() == 0 && !(wasReady && p.changedLately(t.h.cfg.Clock.Mono()))
 }
 
 // NotReady returns the reason why the host does not serve fully, or nil if it does: every group
 // that has a replica here has a leader, and every shard that this node leads has fired its canary
-// within canaryLate. A host that has been ready is excused while a group settles.
+// within canaryLate. A host that has been ready is excused while a group gets another leader.
 func (h *Host) NotReady(wasReady bool) error {
 	select {
 	case <-h.started:
@@ -57,7 +57,7 @@ func (h *Host) NotReady(wasReady bool) error {
 				return timer.ErrRecovering
 			}
 			continue
-		case leader == 0 && wasReady && r.public.settles(now):
+		case leader == 0 && wasReady && r.public.changedLately(now):
 			continue
 		case leader == 0:
 			return &NoLeaderError{Group: r.shard}
@@ -66,7 +66,7 @@ func (h *Host) NotReady(wasReady bool) error {
 		}
 		at := time.Duration(h.shard(r.shard).canary.passed.Load())
 		switch {
-		case at == 0 && wasReady && r.public.settles(now):
+		case at == 0 && wasReady && r.public.changedLately(now):
 			continue
 		case at == 0:
 			return &CanaryError{Shard: r.shard}

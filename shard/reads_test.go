@@ -93,7 +93,7 @@ func TestListIsNeverShort(t *testing.T) {
 	for i := range timers {
 		r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}})
 	}
-	r.settle()
+	r.runIdle()
 	<-r.host.workers[0].box.wake // from earlier events
 	done := make(chan []*timer.Timer)
 	go func() {
@@ -142,7 +142,7 @@ func TestListInSlices(t *testing.T) {
 	for i := range timers {
 		r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}})
 	}
-	r.settle()
+	r.runIdle()
 	var got []*timer.Timer
 	var top table.TopK
 	var from timer.Handle
@@ -169,7 +169,7 @@ func TestListInSlices(t *testing.T) {
 	if rd.err != nil || got != nil {
 		t.Error("the list was done at once")
 	}
-	r.settle()
+	r.runIdle()
 	if want := timers/scanSlots + 1; slices != want || len(got) != 9 || got[0].ID != "t000000" {
 		t.Errorf("%d slices, want %d; %d timers", slices, want, len(got))
 	}
@@ -191,7 +191,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 			}
 		}
 	}
-	r.settle()
+	r.runIdle()
 	seen, found := 0, 0
 	var asked []*read
 	ask := func(id timer.ShardID, long bool, serve func(budget int) bool) {
@@ -274,7 +274,7 @@ func TestReadLimits(t *testing.T) {
 	if !errors.Is(endless.err, timer.ErrOverloaded) {
 		t.Errorf("a list that does not end: %v", endless.err)
 	}
-	r.settle()
+	r.runIdle()
 }
 
 // TestHostClient runs the blocking methods with two workers.
@@ -338,7 +338,7 @@ func TestTurnFitsAFrame(t *testing.T) {
 			list = append(list, p)
 		}
 	}
-	r.settle()
+	r.runIdle()
 	if err := r.failure(); err != nil {
 		t.Fatal(err)
 	}

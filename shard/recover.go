@@ -253,7 +253,7 @@ func (r *recovery) Snapshot(m record.Mark) error {
 	*r = *recoveryOf(r.group)
 	r.hard = hard
 	r.group.files.Void()
-	r.group.files.Settle()
+	r.group.files.DropOlder()
 	return nil
 }
 

@@ -29,12 +29,12 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	c.leads()
 	g := r.host.group(1)
 	c.mute = true
-	c.say(1, heartbeat(g.term+1))
+	c.send(1, heartbeat(g.term+1))
 	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool { return true }}
 	g.w.box.post(rd)
 	c.sent = nil
 	r.turn()
-	r.settle()
+	r.runIdle()
 	var elsewhere timer.NotLeaderError
 	if !errors.As(rd.err, &elsewhere) || elsewhere.Leader != 8 {
 		t.Errorf("the read ended with %v", rd.err)
@@ -51,8 +51,8 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
-	c.say(1, heartbeat(term))
-	r.settle()
+	c.send(1, heartbeat(term))
+	r.runIdle()
 	r.freeze = true
 	g := r.host.group(1)
 	c.arrive(term, index)
@@ -66,7 +66,7 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 		t.Error("it is acknowledged, and the log does not have it")
 	}
 	r.freeze = false
-	r.settle()
+	r.runIdle()
 	if !c.acknowledged(index) {
 		t.Fatal("it is never acknowledged")
 	}
@@ -128,7 +128,7 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 		rows := soleRows(2, 7)
 		rows[1].Epoch, rows[1].Members[0] = 2, Member{Node: 8, Replica: ReplicaID(8, 2)}
 		r.host.Place(rows)
-		r.settle()
+		r.runIdle()
 		synctest.Wait() // until the files are deleted
 		if n := len(r.snapshotFiles(1)); r.host.group(1).id != 0 || n != 0 {
 			t.Fatalf("replica %x is still there, with %d snapshots", r.host.group(1).id, n)
@@ -201,7 +201,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	}
 	for want, err := range []error{errors.New("it broke off"), nil} {
 		c.streams[0].Done(err)
-		if r.settle(); r.observer.sent != want {
+		if r.runIdle(); r.observer.sent != want {
 			t.Errorf("after %v: %d snapshots are told of as sent", err, r.observer.sent)
 		}
 	}
@@ -346,7 +346,7 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 			known := r.topics[1]
 			delete(r.topics, 1)
 			r.restart()
-			tell := func() {
+			report := func() {
 				f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: first.Job.Handle, Seq: first.Job.Seq, Fence: first.Job.Fence,
 					Attempt: delivery.Outcome{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
 				g, body := r.host.group(1), appendReport(nil, f)
@@ -354,14 +354,14 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 				r.pass(time.Second)
 			}
 			if reported {
-				tell()
+				report()
 			} else {
 				r.pass(time.Minute)
 			}
 			r.topics[1] = known
 			r.topicsChanged()
 			if reported {
-				tell() // repeated until the lease is over
+				report() // repeated until the lease is over
 			}
 			r.pass(time.Minute)
 			r.wantCalls("")
@@ -396,7 +396,7 @@ func TestOwnResponseAfterRemoval(t *testing.T) {
 	}
 	turns()
 	for _, node := range []uint64{8, 9} {
-		c.say(1, &pb.Message{Type: pb.MsgAppResp.Enum(), From: new(ReplicaID(node, 1)), To: &me, Term: &g.term, Index: &going})
+		c.send(1, &pb.Message{Type: pb.MsgAppResp.Enum(), From: new(ReplicaID(node, 1)), To: &me, Term: &g.term, Index: &going})
 	}
 	turns()
 	if len(g.store.Conf.Voters) != 2 {
@@ -437,7 +437,7 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 					a = &pb.Message{Type: pb.MsgAppResp.Enum(), From: m.To, To: m.From, Term: m.Term, Index: m.Index, Reject: new(true), RejectHint: new(uint64(0))}
 				}
 				if a != nil {
-					c.say(1, a)
+					c.send(1, a)
 				}
 			}
 			r.pass(tickInterval)
@@ -454,10 +454,10 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
-	c.say(1, heartbeat(term))
-	r.settle()
+	c.send(1, heartbeat(term))
+	r.runIdle()
 	c.arrive(term-1, index)
-	r.settle()
+	r.runIdle()
 	g := r.host.group(1)
 	if g.applied == index {
 		t.Fatal("a snapshot of a deposed leader became the state")
@@ -466,7 +466,7 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 		t.Error("its table is kept")
 	}
 	c.arrive(term, index) // the same snapshot from the current leader
-	r.settle()
+	r.runIdle()
 	if g.applied != index || !c.acknowledged(index) {
 		t.Errorf("the state is that of entry %d, want %d", g.applied, index)
 	}
@@ -479,12 +479,12 @@ func TestTwoSnapshotsInOneTurn(t *testing.T) {
 	for _, indexes := range [][]uint64{{40, 30}, {30, 40}, {40, 40}} {
 		r, c := withFakePeers(t, true, nil)
 		const term = 5
-		c.say(1, heartbeat(term))
-		r.settle()
+		c.send(1, heartbeat(term))
+		r.runIdle()
 		for _, index := range indexes {
 			c.arrive(term, index)
 		}
-		r.settle()
+		r.runIdle()
 		if g := r.host.group(1); g.applied != 40 || !c.acknowledged(40) || g.snapshots.incoming != nil {
 			t.Errorf("%d: the state is that of entry %d", indexes, g.applied)
 		}

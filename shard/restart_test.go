@@ -28,7 +28,7 @@ func (h *hostHarness) deposed() {
 		h.t.Fatal(err)
 	}
 	g.w.touchNext(g)
-	h.settle()
+	h.runIdle()
 	if g.serving || shardOf(g).scheduler.View.Inspect().Leading {
 		h.t.Fatal("it still leads")
 	}
@@ -121,7 +121,7 @@ func TestReelectedLeavesItsOwnCalls(t *testing.T) {
 	r.pass(time.Minute)
 	r.wantCalls("b")
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 	r.audit()
 }
@@ -147,7 +147,7 @@ func TestReelectedForgetsNothing(t *testing.T) {
 	r.topic(1, func(p *timer.Topic) { p.Policy.DeadRetentionMs = 60_000 })
 	r.add("gone", 0)
 	r.one().answer(410)
-	r.settle()
+	r.runIdle()
 	r.add("held", 60*time.Second+500*time.Millisecond)
 	r.add("proposed", 60*time.Second+530*time.Millisecond)
 	r.add("expired", 60*time.Second+490*time.Millisecond, expires(10*time.Millisecond), url("http://shut/"))
@@ -183,7 +183,7 @@ func TestDueWhileDown(t *testing.T) {
 		c := r.one()
 		order = append(order, c.Job.ID)
 		c.answer(200)
-		r.settle()
+		r.runIdle()
 	}
 	last := map[string]string{}
 	for _, id := range order {
@@ -262,7 +262,7 @@ func TestIdentityOfBeforeADoubling(t *testing.T) {
 	for name, has := range map[string]func(r *hostHarness){
 		"in the log": func(r *hostHarness) {
 			p, err := r.submit(2, timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 1 << 41}})
-			if r.settle(); err != nil || !p.answered() {
+			if r.runIdle(); err != nil || !p.answered() {
 				t.Fatal(err)
 			}
 		},

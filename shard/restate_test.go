@@ -31,12 +31,12 @@ func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 		}
 		defer func() { r.abort() }()
 		r.fillMeta(1) // later records are not in the generation of its creation
-		c.say(1, &pb.Message{
+		c.send(1, &pb.Message{
 			Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(2)),
 			Index: new(uint64(foundingIndex)), LogTerm: new(uint64(foundingTerm)), Commit: new(uint64(foundingIndex)),
 			Entries: []*pb.Entry{{Type: pb.EntryNormal.Enum(), Index: new(uint64(foundingIndex + 1)), Term: new(uint64(2))}},
 		})
-		r.settle()
+		r.runIdle()
 		has := func() bool {
 			g := r.host.group(1)
 			return g.id == ReplicaID(7, 1) && g.applied == foundingIndex && g.store.Last() == foundingIndex+1

@@ -23,7 +23,7 @@ func TestI4NeverEarly(t *testing.T) {
 		t.Errorf("started at %+d ms", c.wallMs-fakeEpochMs-1000)
 	}
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 	r.audit()
 }
@@ -85,7 +85,7 @@ func TestFireAfterClockGlitch(t *testing.T) {
 		t.Error(c.Job.ID)
 	}
 	c.answer(410)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "dead stopped 1")
 	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a"}); got.Code != timer.OK {
 		t.Fatalf("redrive: %d", got.Code)
@@ -139,7 +139,7 @@ func TestLookAheadIsHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.host.workers[0].box.post(brief)
-	r.settle()
+	r.runIdle()
 	if brief.result.Code != timer.Exists {
 		t.Errorf("another add, brief: code %d, want Exists", brief.result.Code)
 	}
@@ -196,13 +196,13 @@ func TestNotSentCountsNoAttempt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	r.one().end(delivery.Outcome{NotSent: true})
-	r.settle()
+	r.runIdle()
 	c := r.one()
 	if c.Job.Attempts != 1 {
 		t.Errorf("attempt %d, want 1 again", c.Job.Attempts)
 	}
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 }
 
@@ -222,7 +222,7 @@ func TestI17RetriesAndBackoff(t *testing.T) {
 		r.pass(time.Millisecond)
 	}
 	r.one().answer(0)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "dead max_attempts 4")
 	r.pass(time.Minute)
 	r.wantCalls("")
@@ -250,9 +250,9 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 		t.Error(c.Job.ID)
 	}
 	old.answer(200)
-	r.settle()
+	r.runIdle()
 	c.answer(200)
-	r.settle()
+	r.runIdle()
 	for id, q := range r.scheduler().View.Inspect().Topics {
 		if q.Calls != 0 {
 			t.Errorf("topic %d counts %d calls, all have ended", id, q.Calls)

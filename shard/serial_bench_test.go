@@ -29,10 +29,10 @@ func BenchmarkInOrder(b *testing.B) {
 							b.Fatal(err)
 						}
 						if i%1000 == 999 {
-							r.settle()
+							r.runIdle()
 						}
 					}
-					r.settle()
+					r.runIdle()
 					r.calls.auto = 200
 					r.step(60 * time.Second)
 					b.StartTimer()

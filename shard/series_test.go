@@ -34,7 +34,7 @@ func TestSeries(t *testing.T) {
 			r.clock.mono += time.Second
 		}
 		c.answer(200)
-		r.settle()
+		r.runIdle()
 		if n < 2 {
 			if v := r.timer("a"); v.State != timer.Scheduled || v.Attempts != 0 || v.CreatedMs != fakeEpochMs || v.Repeat == nil || v.Version != 1 {
 				t.Fatalf("after occurrence %d: %+v", n, v)
@@ -61,7 +61,7 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 	r.mustOpen()
 	r.add("a", 0, repeats(timer.Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.restart()
 	next := fakeEpochMs - fakeEpochMs%60_000 + 60_000
 	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != next {
@@ -71,7 +71,7 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 	r.one() // its outcome is lost
 	r.restart()
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != next+60_000 || v.Attempts != 0 {
 		t.Errorf("after a crash in a call: %+v", v)
 	}
@@ -88,7 +88,7 @@ func TestSeriesDies(t *testing.T) {
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 60_000}))
 	first := r.one()
 	first.answer(410)
-	r.settle()
+	r.runIdle()
 	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+60_000 {
 		t.Fatalf("after a death: %+v", v)
 	}
@@ -104,7 +104,7 @@ func TestSeriesDies(t *testing.T) {
 	} else {
 		c.answer(410)
 	}
-	r.settle()
+	r.runIdle()
 	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+60_000 {
 		t.Errorf("the series after that: %+v", v)
 	}
@@ -171,18 +171,18 @@ func TestSeriesPatched(t *testing.T) {
 	patch(&timer.Repeat{EveryMs: 10_000, Count: 2})
 	r.pass(time.Second)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	patch(&timer.Repeat{EveryMs: 20_000, Count: 2}) // the count restarts
 	r.pass(10 * time.Second)
 	r.one().answer(200)
 	r.pass(20 * time.Second)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 
 	r.add("b", 0, repeats(timer.Repeat{EveryMs: 10_000}))
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	if got := r.do(timer.Command{Kind: timer.Modify, ID: "b", Patch: &timer.Patch{Repeat: true}}); got.Code != timer.OK {
 		t.Fatalf("patch: %+v", got)
 	}
@@ -222,7 +222,7 @@ func TestSeriesMissed(t *testing.T) {
 			r.calls.auto = 200
 			r.add("a", 10*time.Minute, repeats(timer.Repeat{EveryMs: 600_000, CatchUp: c.catchUp, Count: 12}))
 			leave(r)
-			r.settle()
+			r.runIdle()
 			var dues []int64
 			for _, call := range r.calls.take() {
 				dues = append(dues, (call.Job.DueMs-fakeEpochMs)/60_000)
@@ -245,7 +245,7 @@ func TestSeriesSkippedToItsEnd(t *testing.T) {
 	r.kill()
 	r.step(time.Hour)
 	r.mustOpen()
-	r.settle()
+	r.runIdle()
 	r.wantCalls("")
 	r.wantState("a", "cancelled 0")
 	r.audit()
@@ -257,7 +257,7 @@ func TestSeriesOverlaps(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true, Count: 3}))
 	first := r.one()
-	r.settle()
+	r.runIdle()
 	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+10_000 || v.Version != 1 {
 		t.Fatalf("beside the first: %+v", v)
 	}
@@ -278,7 +278,7 @@ func TestSeriesOverlaps(t *testing.T) {
 		t.Errorf("the third: %+v", third.Job)
 	}
 	third.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "leased 1") // the second: clients see the occurrence that has not ended
 	second.answer(410)
 	r.pass(9 * time.Minute)
@@ -327,7 +327,7 @@ func TestOverlapOutlivesCrashes(t *testing.T) {
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))
 	first := r.one()
 	r.restart()
-	r.settle()
+	r.runIdle()
 	second := r.one()
 	if second.Job.Seq != first.Job.Seq || second.Job.Attempts != 2 {
 		t.Fatalf("after the crash: %+v", second.Job)
@@ -336,7 +336,7 @@ func TestOverlapOutlivesCrashes(t *testing.T) {
 		t.Errorf("beside it: %+v", v)
 	}
 	r.restart()
-	r.settle()
+	r.runIdle()
 	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+10_000 {
 		t.Errorf("after another crash: %+v", v)
 	}

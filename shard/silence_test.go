@@ -12,8 +12,8 @@ func (p *fakePeers) follows() {
 	p.r.t.Helper()
 	for _, g := range p.r.host.all() {
 		for g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
-			p.say(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()+1))
-			p.r.settle()
+			p.send(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()+1))
+			p.r.runIdle()
 		}
 	}
 }
@@ -26,7 +26,7 @@ func TestSilentLeaderIsSucceeded(t *testing.T) {
 		c.follows()
 		for range 5 * time.Second / raftTick {
 			for _, g := range r.host.all() {
-				c.say(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()))
+				c.send(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()))
 			}
 			r.pass(raftTick)
 		}
@@ -54,11 +54,11 @@ func TestStoppedFollowerStandsForNothing(t *testing.T) {
 		c.follows()
 		for range 3 {
 			r.step(time.Minute)
-			r.settle()
+			r.runIdle()
 			for _, g := range r.host.all() {
-				c.say(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()))
+				c.send(g.shard, heartbeat(g.raft.BasicStatus().GetTerm()))
 			}
-			r.settle()
+			r.runIdle()
 		}
 		if n := c.count(pb.MsgPreVote); n > 0 {
 			t.Errorf("%d votes are asked for", n)

@@ -103,7 +103,7 @@ func (w *worker) tickFiles(r *replica) {
 	case r.snapshots.wanted:
 		w.beginSnapshot(r)
 	case pinned && r.applied == r.files.Newest.Index && w.now.Mono-r.files.savedAt > settleAfter:
-		r.files.Settle()
+		r.files.DropOlder()
 		r.files.savedAt = w.now.Mono // not again while this mark is on its way
 		w.mark(r)
 	case pinned && r.applied > r.files.Newest.Index, r.files.Bytes() > max(w.host.cfg.SnapshotLogBytes, r.machine.bytes()):

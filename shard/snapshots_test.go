@@ -74,7 +74,7 @@ func TestI12SnapshotAndLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.freeze = false
-		r.settle()
+		r.runIdle()
 		r.wantState("kept", "scheduled 0")
 		r.wantState("later", "scheduled 0")
 		// The takeover and a canary follow the live state. So compare with the next process of the
@@ -134,7 +134,7 @@ func TestLoadersGiveOneState(t *testing.T) {
 						t.Error(err)
 					}
 				})
-			r.settle()
+			r.runIdle()
 			if n%100 == 0 {
 				r.pass(time.Second)
 			}
@@ -276,7 +276,7 @@ func (h *hostHarness) take(g *replica) {
 		}
 		h.turn()
 	}
-	h.settle()
+	h.runIdle()
 }
 
 // fillMeta is fill with commands of the meta group.
@@ -293,7 +293,7 @@ func (h *hostHarness) propose(cmd string) (any, error) {
 	if err := o.meta.g.w.box.offer(o); err != nil {
 		return nil, err
 	}
-	h.settle()
+	h.runIdle()
 	select {
 	case <-o.wait.ch:
 		return o.result, o.err
@@ -318,7 +318,7 @@ func TestSnapshotWhileBusy(t *testing.T) {
 			r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("new", slices), Spec: &timer.Spec{DueMs: 1 << 41}})
 			r.turn()
 		}
-		r.settle()
+		r.runIdle()
 		if slices < 5 || g.files.Newest.Index != at || g.applied < at+uint64(slices) {
 			t.Errorf("%d turns, snapshot at %d, begun at %d, applied %d", slices, g.files.Newest.Index, at, g.applied)
 		}

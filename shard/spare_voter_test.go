@@ -13,13 +13,13 @@ import (
 func (p *fakePeers) appendFrom(from uint64, id timer.ShardID) {
 	const term = 6
 	index := uint64(foundingIndex) + 1
-	p.say(id, &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term))})
-	p.r.settle() // the new term is on disk
-	p.say(id, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term)),
+	p.send(id, &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term))})
+	p.r.runIdle() // the new term is on disk
+	p.send(id, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(from, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(term)),
 		Index: new(index - 1), LogTerm: new(uint64(foundingTerm)), Commit: new(uint64(foundingIndex)),
 		Entries: []*pb.Entry{{Index: &index, Term: new(uint64(term))}}})
 	p.sent = nil
-	p.r.settle()
+	p.r.runIdle()
 }
 
 // TestSpareVoterWaits: of three voters the second after the leader writes entries a moment later,

@@ -60,7 +60,7 @@ func TestWaitsAreCounted(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		r.add(id, 0)
 		r.one().answer(500)
-		r.settle()
+		r.runIdle()
 	}
 	want("backoff 2")
 	r.restart()
@@ -73,7 +73,7 @@ func TestWaitsAreCounted(t *testing.T) {
 	to.retryIn = 0
 	r.pass(5 * time.Minute)
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	want("")
 }
 
@@ -126,7 +126,7 @@ func TestWaitsOfAHerdAreCounted(t *testing.T) {
 	for _, c := range r.calls.take() {
 		c.answer(200)
 	}
-	r.settle()
+	r.runIdle()
 	if left := r.table().Counts(1).Scheduled; left > 0 {
 		t.Errorf("%d are left", left)
 	}
@@ -158,9 +158,9 @@ func TestPendingWithoutURL(t *testing.T) {
 	r.do(timer.Command{Kind: timer.Cancel, ID: "headers"})
 	want(1)
 	r.do(timer.Command{Kind: timer.Fire, ID: "own"})
-	r.settle()
+	r.runIdle()
 	want(1) // it is being called
 	r.one().answer(200)
-	r.settle()
+	r.runIdle()
 	want(0)
 }

@@ -19,7 +19,7 @@ func TestTouchedBetweenTurns(t *testing.T) {
 		t.Fatalf("%d calls are in flight, want 1", n)
 	}
 	call.answer(200)
-	r.settle()
+	r.runIdle()
 	r.wantState("a", "done 1")
 	if n := r.host.StepDrain(); n != 0 {
 		t.Errorf("%d calls are in flight, want none", n)
@@ -52,7 +52,7 @@ func TestOthersDoNotWaitForAHerd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.settle()
+	r.runIdle()
 	r.step(time.Minute + 10*time.Millisecond)
 	others, calls, within := 0, 0, 0
 	for turns := 1; r.busy(); turns++ {
@@ -106,7 +106,7 @@ func TestHeldCallsStartWithinATurn(t *testing.T) {
 	for i := range 10 {
 		add(2, 2, fmt.Sprint("other", i), instant+5+int64(i))
 	}
-	r.settle()
+	r.runIdle()
 	r.step(time.Minute)
 	moves = true
 	others, longest := 0, time.Duration(0)
@@ -142,7 +142,7 @@ func TestTurnOfManyShardsIsBounded(t *testing.T) {
 			}
 		}
 	}
-	r.settle()
+	r.runIdle()
 	r.step(time.Minute + 10*time.Millisecond)
 	calls, longest := 0, uint64(0)
 	for r.busy() {
@@ -167,7 +167,7 @@ func TestLeasesThatAwaitTheirCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.settle()
+	r.runIdle()
 	r.step(time.Minute)
 	r.freeze = true
 	for range 10 {
@@ -178,7 +178,7 @@ func TestLeasesThatAwaitTheirCommit(t *testing.T) {
 	}
 	r.audit()
 	r.freeze = false
-	r.settle()
+	r.runIdle()
 	if n := len(r.calls.take()); n != herd {
 		t.Errorf("%d calls, want %d", n, herd)
 	}

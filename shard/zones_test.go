@@ -38,7 +38,7 @@ func TestUnknownZone(t *testing.T) {
 	}
 	turns := 0
 	for end := r.clock.mono + time.Minute; r.clock.mono < end; turns++ {
-		r.settle()
+		r.runIdle()
 		step := time.Minute
 		for _, w := range r.host.workers {
 			step = min(step, w.untilWake())

@@ -55,7 +55,7 @@ func (s *survey) problem(err error) {
 	}
 }
 
-func (s *survey) note(format string, args ...any) {
+func (s *survey) addNote(format string, args ...any) {
 	n := fmt.Sprintf(format, args...)
 	s.report.Notes = append(s.report.Notes, n)
 	if s.remark != nil {
@@ -82,7 +82,7 @@ func (s *survey) walk(dir string, depth int) error {
 		case strings.HasSuffix(e.Name, snapshotSuffix):
 			s.readSnapshot(dir, e.Name)
 		case strings.HasSuffix(e.Name, snapshotSuffix+vfs.TempSuffix):
-			s.note("%s: snapshot that was not finished", path)
+			s.addNote("%s: snapshot that was not finished", path)
 		}
 	}
 	return nil
@@ -120,27 +120,27 @@ func (s *survey) readStream(dir string) {
 		return
 	}
 	s.report.Generations += len(found.gens)
-	s.noteTail(found)
-	s.noteBroken(dir, found)
+	s.describeTail(found)
+	s.describeBroken(dir, found)
 	if s.scanned != nil {
 		s.scanned(dir, found)
 	}
 }
 
-func (s *survey) noteTail(found *streamScan) {
+func (s *survey) describeTail(found *streamScan) {
 	l := found.last
 	path := filepath.Join(l.dir, l.name)
 	if cut := trimZeros(l.tail); len(cut) > 0 {
-		s.note("%s: torn tail of %d bytes at offset %d (%v): the next open cuts it off", path, len(cut), l.end, l.bad)
+		s.addNote("%s: torn tail of %d bytes at offset %d (%v): the next open cuts it off", path, len(cut), l.end, l.bad)
 	} else if l.end < l.size {
-		s.note("%s: %d bytes of prepared space from offset %d", path, l.size-l.end, l.end)
+		s.addNote("%s: %d bytes of prepared space from offset %d", path, l.size-l.end, l.end)
 	}
 	for _, gen := range found.old {
-		s.note("generation %d was dropped: the next open removes its files", gen)
+		s.addNote("generation %d was dropped: the next open removes its files", gen)
 	}
 }
 
-func (s *survey) noteBroken(dir string, found *streamScan) {
+func (s *survey) describeBroken(dir string, found *streamScan) {
 	for _, g := range found.gens {
 		list, err := s.fs.ReadDir(genPath(dir, g.Gen))
 		if err != nil {
@@ -148,7 +148,7 @@ func (s *survey) noteBroken(dir string, found *streamScan) {
 		}
 		for _, e := range list {
 			if strings.HasSuffix(e.Name, brokenSuffix) {
-				s.note("%s: %d bytes cut off by an earlier open", filepath.Join(genPath(dir, g.Gen), e.Name), e.Bytes)
+				s.addNote("%s: %d bytes cut off by an earlier open", filepath.Join(genPath(dir, g.Gen), e.Name), e.Bytes)
 			}
 		}
 	}

@@ -66,9 +66,9 @@ func (l *Log) Void() { l.gens = nil }
 // Older returns the index of the snapshot before the newest.
 func (l *Log) Older() uint64 { return l.older }
 
-// Settle gives up the older snapshot. It is for an idle group, which must not hold back old
+// DropOlder gives up the older snapshot. It is for an idle group, which must not hold back old
 // generations.
-func (l *Log) Settle() {
+func (l *Log) DropOlder() {
 	l.older = l.Newest.Index
 	l.Trim()
 }

@@ -27,7 +27,7 @@ func TestNeeded(t *testing.T) {
 	l.Hard(6)
 	l.Saved(&record.Mark{Index: 25})
 	want(5)
-	l.Settle()
+	l.DropOlder()
 	want(6)
 	l.Buried(1)
 	want(1)

@@ -32,13 +32,13 @@ type modelEvent struct {
 	attempt   timer.HistoryAttempt
 }
 
-func (m *model) tell(x *modelTimer) {
+func (m *model) addEvent(x *modelTimer) {
 	timer := x.Timer
 	timer.Successor = false // the successor comes later and is not part of the event
 	m.told = append(m.told, modelEvent{state: x.State, endMs: x.EndedMs, timer: timer, byAttempt: m.ending})
 }
 
-func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
+func (m *model) addAttemptEvent(x *modelTimer, o *Outcome, at int64) {
 	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: o.StartedMs, EndedMs: at, Status: o.Status, Err: o.Err, Answer: o.Answer}})
 }
 

@@ -102,7 +102,7 @@ func (m *model) end(x *modelTimer, to timer.State, at int64) {
 	x.rev++
 	x.parts = nil
 	m.finished = append(m.finished, x)
-	m.tell(x)
+	m.addEvent(x)
 }
 
 func (m *model) schedule(x *modelTimer, next int64) {
@@ -115,7 +115,7 @@ func (m *model) kill(x *modelTimer, why timer.Reason, at, until int64) {
 	x.Paused, x.missed = false, false
 	x.rev++
 	x.parts = nil
-	m.tell(x)
+	m.addEvent(x)
 	x.logged = nil // a redrive begins without attempts
 }
 
@@ -513,7 +513,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 		m.end(x, timer.Cancelled, at)
 	case o.Kind == RetryLater:
 		m.schedule(x, o.NextMs)
-		m.tellAttempt(x, o, at)
+		m.addAttemptEvent(x, o, at)
 	case o.Kind == Release:
 		m.schedule(x, x.leasedAt)
 	default:
