@@ -13,7 +13,7 @@ import (
 const MetaGroup timer.ShardID = 0
 
 // ErrBadPlacement is the root of the errors for a placement that no row can have.
-var ErrBadPlacement = errors.New("no row can be placed so")
+var ErrBadPlacement = errors.New("the placement is not valid")
 
 // Replica is one copy of a group.
 type Replica struct {
@@ -179,7 +179,7 @@ func (a *Assignment) validate() error {
 		case replica.Learner && a.Group != MetaGroup:
 			return fmt.Errorf("%w: group %d has a replica without a vote", ErrBadPlacement, a.Group)
 		case !replica.Learner && voters != len(seen):
-			return fmt.Errorf("%w: group %d has a vote behind one without", ErrBadPlacement, a.Group)
+			return fmt.Errorf("%w: group %d lists a voter after a replica without a vote", ErrBadPlacement, a.Group)
 		}
 		seen[replica.Node] = true
 		if !replica.Learner {

@@ -73,7 +73,7 @@ func startGossip(ctx context.Context, c gossipConfig, events gossipEvents) (*gos
 		return nil, err
 	}
 	if bind.Addr().IsUnspecified() && bind.Addr().Is6() && c.advertise == "" {
-		return nil, fmt.Errorf("%s is every address: set --advertise to the one that other nodes reach", bind)
+		return nil, fmt.Errorf("%s stands for every address of this machine: set --advertise to the one that other nodes reach", bind)
 	}
 	logger := log.New(libraryLog{events, c.debug}, "", 0)
 	transport, err := listen(bind, logger)

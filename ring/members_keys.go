@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-var errKeysNeedRestart = errors.New("ring: gossip keys can be introduced, or given up, by a restart only")
+var errKeysNeedRestart = errors.New("ring: gossip keys can be introduced, or given up, only by a restart of the node")
 
 func checkKeys(keys [][]byte) (faults error) {
 	for i, key := range keys {
 		if slices.ContainsFunc(keys[:i], func(k []byte) bool { return bytes.Equal(k, key) }) {
-			faults = errors.Join(faults, fmt.Errorf("gossip key %d is there twice", 1+i))
+			faults = errors.Join(faults, fmt.Errorf("gossip key %d is given twice", 1+i))
 		}
 		if n := len(key); n != 16 && n != 24 && n != 32 {
 			faults = errors.Join(faults, fmt.Errorf("gossip key %d has %d bytes; it needs 16, 24 or 32", 1+i, n))

@@ -107,7 +107,7 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 		return Reply{Err: err}
 	}
 	if cmd.ClusterID != "" && cmd.ClusterID != c.id {
-		return Reply{Err: fmt.Errorf("%w: it says %s, this is %s", ErrOtherCluster, cmd.ClusterID, c.id)}
+		return Reply{Err: fmt.Errorf("%w: it names %s, this is %s", ErrOtherCluster, cmd.ClusterID, c.id)}
 	}
 	known, ok := c.nodes[n.ID]
 	switch {
@@ -166,14 +166,14 @@ func (c *cluster) setState(nowMs int64, cmd *Command) Reply {
 	case cmd.State == NodeMember: // from draining or drained
 	case cmd.State == NodeDraining && n.State == NodeMember:
 		if !c.holder(n.ID) {
-			return Reply{Node: &n, Err: fmt.Errorf("%w: none that could take what %s holds", ErrLastNode, n.Name)}
+			return Reply{Node: &n, Err: fmt.Errorf("%w: none could take the replicas of %s", ErrLastNode, n.Name)}
 		}
 	case cmd.State == NodeDrained && n.State == NodeDraining:
 		if err := c.needed(n.ID); err != nil {
 			return Reply{Node: &n, Err: err}
 		}
 	default:
-		return Reply{Node: &n, Err: fmt.Errorf("%w: from %q to %q", ErrBadState, n.State, cmd.State)}
+		return Reply{Node: &n, Err: fmt.Errorf("%w: it is %q, and was to be %q", ErrBadState, n.State, cmd.State)}
 	}
 	n.State, n.SinceMs = cmd.State, nowMs
 	c.put(n)
@@ -213,7 +213,7 @@ func (c *cluster) holder(but uint64) bool {
 func (c *cluster) needed(node uint64) error {
 	for i := range c.rows {
 		if c.needs(&c.rows[i], node) {
-			return fmt.Errorf("%w: one of group %d, for one", ErrInUse, c.rows[i].Group)
+			return fmt.Errorf("%w: one of group %d, for example", ErrInUse, c.rows[i].Group)
 		}
 	}
 	return nil

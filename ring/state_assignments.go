@@ -55,11 +55,11 @@ func (c *cluster) found(nowMs int64, cmd *Command) Reply {
 	case !namePattern.MatchString(cmd.ClusterID):
 		return Reply{Err: fmt.Errorf("%w: its id %q does not match %s", ErrBadCluster, cmd.ClusterID, namePattern)}
 	case cmd.Shards < 1 || cmd.Shards > MaxShards:
-		return Reply{Err: fmt.Errorf("%w: %d shards are out of 1–%d", ErrBadCluster, cmd.Shards, MaxShards)}
+		return Reply{Err: fmt.Errorf("%w: %d shards; 1–%d are allowed", ErrBadCluster, cmd.Shards, MaxShards)}
 	case cmd.Replicas < 1 || cmd.Replicas > MaxReplicas:
-		return Reply{Err: fmt.Errorf("%w: %d replicas are out of 1–%d", ErrBadCluster, cmd.Replicas, MaxReplicas)}
+		return Reply{Err: fmt.Errorf("%w: %d replicas; 1–%d are allowed", ErrBadCluster, cmd.Replicas, MaxReplicas)}
 	case len(cmd.Nodes) < 1 || len(cmd.Nodes) > MaxNodes:
-		return Reply{Err: fmt.Errorf("%w: %d nodes are out of 1–%d", ErrBadCluster, len(cmd.Nodes), MaxNodes)}
+		return Reply{Err: fmt.Errorf("%w: %d nodes; 1–%d are allowed", ErrBadCluster, len(cmd.Nodes), MaxNodes)}
 	}
 	names := map[string]bool{}
 	nodes := make(map[uint64]Node, len(cmd.Nodes))
@@ -68,7 +68,7 @@ func (c *cluster) found(nowMs int64, cmd *Command) Reply {
 			return Reply{Err: err}
 		}
 		if _, twice := nodes[n.ID]; twice || names[n.Name] {
-			return Reply{Err: fmt.Errorf("%w: node %d, %s, is there twice", ErrBadCluster, n.ID, n.Name)}
+			return Reply{Err: fmt.Errorf("%w: node %d, %s, is listed twice", ErrBadCluster, n.ID, n.Name)}
 		}
 		n.State, n.JoinedMs, n.SinceMs = NodeMember, nowMs, nowMs
 		nodes[n.ID], names[n.Name] = n, true
@@ -92,7 +92,7 @@ func firstRows(cmd *Command) ([]Assignment, error) {
 		layout = layOut(cmd.Nodes, cmd.Shards, cmd.Replicas)
 	}
 	if len(layout) != cmd.Shards {
-		return nil, fmt.Errorf("%w: %d shards are laid out of %d", ErrBadCluster, len(layout), cmd.Shards)
+		return nil, fmt.Errorf("%w: the layout has %d of %d shards", ErrBadCluster, len(layout), cmd.Shards)
 	}
 	rows := make([]Assignment, 0, 1+cmd.Shards)
 	rows = append(rows, firstMetaRow(cmd.Nodes))
@@ -100,7 +100,7 @@ func firstRows(cmd *Command) ([]Assignment, error) {
 		ids := make([]uint64, len(places))
 		for rank, place := range places {
 			if place < 0 || place >= len(cmd.Nodes) {
-				return nil, fmt.Errorf("%w: shard %d is laid out on node %d of %d", ErrBadCluster, i+1, place, len(cmd.Nodes))
+				return nil, fmt.Errorf("%w: the layout puts shard %d on node %d of %d", ErrBadCluster, i+1, place, len(cmd.Nodes))
 			}
 			ids[rank] = cmd.Nodes[place].ID
 		}
@@ -147,7 +147,7 @@ func (c *cluster) setReplicas(_ int64, cmd *Command) Reply {
 	case c.id == "":
 		return Reply{Err: ErrNotFounded}
 	case cmd.Replicas < 1 || cmd.Replicas > MaxReplicas:
-		return Reply{Err: fmt.Errorf("%w: %d replicas are out of 1–%d", ErrBadCluster, cmd.Replicas, MaxReplicas)}
+		return Reply{Err: fmt.Errorf("%w: %d replicas; 1–%d are allowed", ErrBadCluster, cmd.Replicas, MaxReplicas)}
 	case cmd.Replicas != c.replicas:
 		c.replicas = cmd.Replicas
 		c.version++

@@ -155,7 +155,7 @@ func (s *State) Read(r io.Reader) (any, uint64, error) {
 	}
 	got := (&State{Topics: &Topics{topicSet: parts.topics}, cluster: parts.cluster}).Hash()
 	if got != hash {
-		return nil, 0, fmt.Errorf("ring: read state: its hash is %016x, it says %016x", got, hash)
+		return nil, 0, fmt.Errorf("ring: read state: its hash is %016x, stored is %016x", got, hash)
 	}
 	return parts, got, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // ErrTurn refuses to change a topic's delivery but as its shards were asked last; see
 // docs/adr/0030.
-var ErrTurn = errors.New("the topic's delivery changes only as its shards have agreed to")
+var ErrTurn = errors.New("the topic's delivery can change only to what its shards have agreed to")
 
 // Topics is the part of State that holds the topics, and the copy of them that this node reads.
 // Topic values are immutable: a change publishes a new one.

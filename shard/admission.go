@@ -167,7 +167,7 @@ func (w *worker) account() {
 		return
 	}
 	if copies, _ := run.feed.Held(); copies > w.host.cfg.share(memoryShareDivisor, math.MaxInt64) && w.host.pressure() == over {
-		w.host.cfg.Logger.Error("a snapshot is given up: the changes made while it is written exceed the memory limit; it is tried again",
+		w.host.cfg.Logger.Error("a snapshot was stopped: the changes made meanwhile exceed the memory limit; the node tries again",
 			"shard", uint32(run.group.shard), "bytes", m.Snapshots, "limit", w.host.cfg.MemoryLimit)
 		run.feed.Abort()
 	}

@@ -292,7 +292,7 @@ func (h *Host) Drain(ctx context.Context) {
 		case flights == 0:
 			return
 		case now-called > recordTime:
-			h.cfg.Logger.Warn("the outcomes of finished calls were not committed, as there was no majority; these timers will be called again", "leases", flights)
+			h.cfg.Logger.Warn("the outcomes of finished calls were not committed, as there was no majority: these timers are called again", "leases", flights)
 			return
 		}
 		select {

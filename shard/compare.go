@@ -299,7 +299,7 @@ func (r *replica) trustAgain() {
 
 // memoryFailed ends the process: the state on disk is right, and a restart reads it.
 func (r *replica) memoryFailed() {
-	r.w.host.fail(fmt.Errorf("shard %d: %w: the machine's memory fails, or a program wrote where it must not; a restart makes it anew from the disk", r.shard, ErrMemoryFault))
+	r.w.host.fail(fmt.Errorf("shard %d: %w: test this machine's memory; a restart reads the state from the disk again", r.shard, ErrMemoryFault))
 }
 
 // Wrong lists the replicas of this node that are to be replaced because their state is wrong.

@@ -80,7 +80,7 @@ func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, repl
 	}
 	s.division.bearAt = w.now.Mono + wantedRetry
 	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())/2, birthFloor(w.stream)) {
-		w.host.cfg.Logger.Error("not enough disk to create the new shard, whose timers wait for it; free some, it is tried again", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
+		w.host.cfg.Logger.Error("not enough disk space to create the new shard, whose timers wait for it: free some; the node then tries again", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
 		return
 	}
 	run := &snapshotRun{group: s.g, child: child, begun: w.now.Mono}
@@ -118,7 +118,7 @@ func (f snapshotFiles) writeChild(run *snapshotRun) (*table.Table, error) {
 func (w *worker) birthDone(run *snapshotRun, err error) {
 	w.snapshot = nil
 	if err != nil && !errors.Is(err, timer.ErrStopped) {
-		w.host.cfg.Logger.Error("a shard could not be divided: the new one was not created; it is tried again", "shard", uint32(run.child.shard), "error", err)
+		w.host.cfg.Logger.Error("a shard could not be divided, as its new one was not created; the node tries again", "shard", uint32(run.child.shard), "error", err)
 	}
 }
 

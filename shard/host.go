@@ -191,10 +191,10 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	if cfg.Shards < 1 || cfg.Shards > 65535 {
-		return nil, fmt.Errorf("shard: %d shards are out of 1–65535", cfg.Shards)
+		return nil, fmt.Errorf("shard: %d shards; 1–65535 are allowed", cfg.Shards)
 	}
 	if cfg.Node == 0 || cfg.Node >= 1<<40 {
-		return nil, fmt.Errorf("shard: node id %d is out of 1–2^40", cfg.Node)
+		return nil, fmt.Errorf("shard: node id %d; 1–2^40 are allowed", cfg.Node)
 	}
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
 	h.clients, h.driver, h.snapshotFiles, h.groupTable.h = clients{h}, driver{h}, snapshotFiles{h}, h
@@ -273,7 +273,7 @@ func (c *Config) setDefaults() {
 func (c *Config) level() error {
 	c.Level = cmp.Or(c.Level, feature.LevelOfBuild)
 	if c.Level < feature.LevelFirst || c.Level > feature.LevelOfTests {
-		return fmt.Errorf("shard: feature level %d is out of %d–%d", c.Level, feature.LevelFirst, feature.LevelOfTests)
+		return fmt.Errorf("shard: feature level %d; %d–%d are allowed", c.Level, feature.LevelFirst, feature.LevelOfTests)
 	}
 	if level := c.Level; c.Agreed == nil {
 		c.Agreed = func() feature.Level { return level }
@@ -376,7 +376,7 @@ func (h *Host) housekeep(ctx context.Context) {
 		}
 		h.sum()
 		if err := h.dropLog(); err != nil {
-			h.cfg.Logger.Error("old log generations could not be removed; they are tried again", "error", err)
+			h.cfg.Logger.Error("old log generations could not be removed; the node tries again", "error", err)
 		}
 	}
 }

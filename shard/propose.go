@@ -297,7 +297,7 @@ func (s *timerShard) proposeClock() {
 		return
 	}
 	s.setClockAt = s.g.w.now.Mono + setClockEach
-	s.g.w.host.cfg.Logger.Warn("the shard's clock is set back: an earlier leader's was wrong", "shard", uint32(s.g.shard), "ahead_ms", ahead)
+	s.g.w.host.cfg.Logger.Warn("the shard's clock is set back: that of an earlier leader was ahead", "shard", uint32(s.g.shard), "ahead_ms", ahead)
 	s.batch.SetClock()
 	s.scheduler.Rebase()
 	s.items = append(s.items, item{kind: silentItem})

@@ -106,7 +106,7 @@ func (h *Host) recover() error {
 		if err := x.finish(); err != nil {
 			_ = stream.Close()                                 // nothing was written; this releases the lock
 			if unread := x.group.files.unread; unread != nil { // it may have the missing part
-				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; the same start may do when the disk reads again: %w", x.group.shard, unread)
+				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; start again once the disk can be read: %w", x.group.shard, unread)
 			}
 			return err
 		}
@@ -265,7 +265,7 @@ func (r *recovery) Entries(ents []record.Entry) error {
 		return nil
 	}
 	if g.id == 0 {
-		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.shard, ents[0].Index)
+		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, and what came before it is unknown: a snapshot is missing or damaged", g.shard, ents[0].Index)
 		return nil
 	}
 	for _, e := range ents {
@@ -375,7 +375,7 @@ func (r *recovery) finish() error {
 	switch {
 	case g.id != 0:
 	case r.known:
-		return damageError{fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.shard)}
+		return damageError{fmt.Errorf("shard %d: the log has entries of its replica, but not its beginning: a snapshot is missing or damaged", g.shard)}
 	case g.shard != Meta:
 		return nil // the assignment decides whether there is to be a replica
 	default:
@@ -483,7 +483,7 @@ func (h *Host) checkLog() error {
 	}
 	dir := filepath.Join(h.cfg.Dir, "wal")
 	if _, err := h.cfg.FS.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return damageError{fmt.Errorf("shard: the folder %s is missing, and what was acknowledged last is in it alone", dir)}
+		return damageError{fmt.Errorf("shard: the folder %s is missing; it alone has what was acknowledged last", dir)}
 	}
 	return nil
 }

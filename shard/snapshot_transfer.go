@@ -209,7 +209,7 @@ func (in *Incoming) Have() int64 { return in.have }
 // Write takes the next bytes of the stream.
 func (in *Incoming) Write(p []byte) (int, error) {
 	if in.have+int64(len(p)) > in.size {
-		return 0, errors.New("shard: a snapshot stream is longer than it said")
+		return 0, errors.New("shard: a snapshot stream is longer than announced")
 	}
 	n, err := in.file.Write(p)
 	in.have += int64(n)

@@ -125,7 +125,7 @@ func (s *snapshots) mayTry(r *replica, now time.Duration) bool {
 func (w *worker) beginSnapshot(r *replica) {
 	if !w.stream.HasRoom(uint64(r.machine.bytes()), w.stream.SnapshotFloor()) {
 		r.files.failedAt = w.now.Mono
-		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(r.shard), "bytes", r.machine.bytes(), "free", w.stream.Disk().Free)
+		w.host.cfg.Logger.Error("no disk space for a snapshot; the log grows until there is: free some", "shard", uint32(r.shard), "bytes", r.machine.bytes(), "free", w.stream.Disk().Free)
 		return
 	}
 	r.snapshots.wanted = false
@@ -176,7 +176,7 @@ func (f snapshotFiles) removeSnapshots(id timer.ShardID, newest, before uint64) 
 		}
 	}
 	if err != nil {
-		f.h.cfg.Logger.Error("old snapshots could not be removed; they are tried again after the next", "shard", uint32(id), "error", err)
+		f.h.cfg.Logger.Error("old snapshots could not be removed; the node tries again after the next one", "shard", uint32(id), "error", err)
 	}
 }
 
@@ -199,7 +199,7 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	}
 	if s.err != nil {
 		r.files.failedAt = w.now.Mono
-		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(r.shard), "error", s.err)
+		w.host.cfg.Logger.Error("a snapshot failed; the log grows until one succeeds", "shard", uint32(r.shard), "error", s.err)
 		return
 	}
 	w.host.cfg.Observer.Snapshot(w.now.Mono - s.run.begun)
@@ -296,7 +296,7 @@ func (c *cleanedUp) handle(w *worker) {
 	l.busy = false
 	if c.err != nil {
 		l.some, l.again = true, w.now.Mono+snapshotRetry
-		w.host.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; they are tried again", "shard", uint32(c.group.shard), "error", c.err)
+		w.host.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; the node tries again", "shard", uint32(c.group.shard), "error", c.err)
 	}
 }
 

@@ -298,7 +298,7 @@ func (e schedulerEnv) Refuse(list []scheduler.ClientChange) {
 
 func (e schedulerEnv) ZoneUnknown(name string) {
 	if _, logged := e.g.w.host.zoneFaults.LoadOrStore(name, true); !logged {
-		e.g.w.host.cfg.Logger.Error("a time zone is unknown to this release; its series wait while this node leads them", "zone", name, "tzdata", recurrence.Version)
+		e.g.w.host.cfg.Logger.Error("this release does not know a time zone: its series wait while this node leads their shards; upgrade the node", "zone", name, "tzdata", recurrence.Version)
 	}
 }
 

@@ -154,7 +154,7 @@ func Save(fsys vfs.FS, dir string, meta wal.SnapshotMeta, keepFree uint64, state
 		}
 	}
 	if !state.Sound() {
-		return fmt.Errorf("shard %d: what was written is not what was there: the memory of this machine fails", meta.Shard)
+		return fmt.Errorf("shard %d: the written snapshot differs from the state: test the memory of this machine", meta.Shard)
 	}
 	return file.Commit()
 }
