@@ -9,14 +9,10 @@ import (
 // it may end leases of that process which they found before they asked: see docs/adr/0048. A process
 // that lives takes it back when it registers.
 func (c *cluster) fence(_ int64, cmd *Command) Reply {
-	n, ok := c.nodes[cmd.NodeID]
+	n, no := c.member(cmd.NodeID)
 	switch {
-	case c.id == "":
-		return Reply{Err: ErrNotFounded}
-	case !ok:
-		return Reply{Err: ErrUnknownNode}
-	case n.State == NodeRemoved:
-		return Reply{Node: &n, Err: ErrRemoved}
+	case no != nil:
+		return *no
 	case n.Starts != cmd.Starts:
 		return Reply{Node: &n, Err: fmt.Errorf("%w: start %d of %s, which is at start %d", ErrNotGone, cmd.Starts, n.Name, n.Starts)}
 	}

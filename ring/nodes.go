@@ -149,20 +149,28 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 	return Reply{Node: &n, Created: !ok}
 }
 
-// setState drains a node, takes that back, or notes that it is done.
-func (c *cluster) setState(nowMs int64, cmd *Command) Reply {
-	n, ok := c.nodes[cmd.NodeID]
+// member returns a node that is not removed, or the reply to a command for another one.
+func (c *cluster) member(id uint64) (n Node, no *Reply) {
+	n, ok := c.nodes[id]
 	switch {
 	case c.id == "":
-		return Reply{Err: ErrNotFounded}
+		return n, &Reply{Err: ErrNotFounded}
 	case !ok:
-		return Reply{Err: ErrUnknownNode}
+		return n, &Reply{Err: ErrUnknownNode}
 	case n.State == NodeRemoved:
-		return Reply{Node: &n, Err: ErrRemoved}
+		return n, &Reply{Node: &n, Err: ErrRemoved}
+	}
+	return n, nil
+}
+
+// setState drains a node, takes that back, or notes that it is done.
+func (c *cluster) setState(nowMs int64, cmd *Command) Reply {
+	n, no := c.member(cmd.NodeID)
+	switch {
+	case no != nil:
+		return *no
 	case n.State == cmd.State:
 		return Reply{Node: &n}
-	}
-	switch {
 	case cmd.State == NodeMember: // from draining or drained
 	case cmd.State == NodeDraining && n.State == NodeMember:
 		if !c.holder(n.ID) {

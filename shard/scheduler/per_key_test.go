@@ -524,26 +524,7 @@ func TestCandidatesOnce(t *testing.T) {
 // TestOutdatedEntriesOfLanes: cancelled timers leave the lanes of their keys.
 func TestOutdatedEntriesOfLanes(t *testing.T) {
 	for name, keys := range map[string]int{"long lane": 1, "many lanes": 600} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplica(t)
-			r.topic(1, perKey(timer.PerKey{Fair: true}))
-			r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
-			id := func(i int) string { return fmt.Sprintf("{%d}%d", i%keys, i) }
-			for i := range 1800 {
-				r.add(id(i), -1)
-			}
-			r.turn()
-			for i := keys; i < 1800; i++ {
-				r.command(timer.Command{Kind: timer.Cancel, ID: id(i)})
-			}
-			for range 30 {
-				r.Sweep()
-				r.turn()
-			}
-			if n := r.View.Inspect().Topics[1].InLine; n > 2*keys+512 {
-				t.Errorf("%d entries for %d timers", n, keys)
-			}
-		})
+		t.Run(name, func(t *testing.T) { checkOutdatedGo(t, keys, perKey(timer.PerKey{Fair: true})) })
 	}
 }
 
