@@ -26,7 +26,7 @@ func (t *groupTable) LacksLeader(id timer.ShardID, wasReady bool) bool {
 	}
 	p := &t.resolve(id).public
 	if !p.present.Load() {
-		return !wasReady || p.unborn.Load() && !p.settles(t.h.cfg.Clock.Mono())
+		return !wasReady || p.unborn.Load() && !p.changedLately(t.h.cfg.Clock.Mono())
 	}
 	return p.leader.Load() == 0 && !(wasReady && p.changedLately(t.h.cfg.Clock.Mono()))
 }
@@ -48,7 +48,7 @@ func (h *Host) NotReady(wasReady bool) error {
 	now := h.cfg.Clock.Mono()
 	for _, r := range h.all() {
 		switch leader := r.public.leader.Load(); {
-		case r.public.unborn.Load() && !r.public.settles(now):
+		case r.public.unborn.Load() && !r.public.changedLately(now):
 			return &NoLeaderError{Group: r.shard}
 		case h.dividing(r.shard): // it is there in a moment, and its parent is until then
 			continue

@@ -60,7 +60,7 @@ func TestUnknownZone(t *testing.T) {
 		}
 	}
 	want(3)
-	if n := strings.Count(r.log.String(), "time zone is unknown"); n != 1 {
+	if n := strings.Count(r.log.String(), "does not know a time zone"); n != 1 {
 		t.Errorf("logged %d times, want once", n)
 	}
 	r.do(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "b"})
