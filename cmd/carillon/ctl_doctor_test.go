@@ -57,6 +57,18 @@ func TestDoctor(t *testing.T) {
 		}},
 		{"a node is suspect", change(goodView, `"n3","state":"alive"`, `"n3","state":"suspect","silent_ms":1700`), goodMetrics, 200, 1, []string{"it was last heard 1.7 s ago"}},
 		{"no quorum", change(goodView, `"n2","n1","n3"],"state":"ok"`, `"n2","n1","n3"],"state":"no_quorum"`), goodMetrics, 200, 2, []string{"problem  shards      2: 1 no_quorum, 1 ok"}},
+		{"most nodes are down", change(goodView, `"n2","state":"alive"`, `"n2","state":"down"`, `"n3","state":"alive"`, `"n3","state":"down"`, `"leader":"n1",`, "", `"leader":"n2",`, "",
+			`"state":"ok"`, `"state":"no_quorum"`), goodMetrics, 200, 2, []string{
+			"problem  n2          is down; start it with its data directory: 2 shards have no majority without it\n",
+			"problem  n3          is down; start it with its data directory: 2 shards have no majority without it\n",
+			"problem  shards      no majority: 1, 2; these answer 503 and fire nothing until enough of n2, n3 are started, and then fire what is late; only if their data is lost for good, " +
+				"restore a backup into an empty directory (docs/backup.md)\n",
+			"warning  if n1 went  2 of 2 shards have no majority now; nothing more would stop\n",
+		}},
+		{"a majority of one shard is down", change(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, `"leader":"n2","replicas":["n2","n1","n3"],"state":"ok"`, `"replicas":["n3"],"state":"no_quorum"`), goodMetrics, 200, 2, []string{
+			"problem  n3          is down; start it with its data directory: 1 shard has no majority without it\n",
+			"no majority: 2; ", "until enough of n3 are started", "warning  if n1 went  1 of 2 shards would stop until it is back\n",
+		}},
 		{"unfit, and a clock that is off", change(goodView, `"clock_offset_ms":-3`, `"clock_offset_ms":-900,"unfit":"its disk is slow"`), goodMetrics, 200, 2, []string{
 			"problem  n2          should not lead: its disk is slow", "warning  n2          its clock is -900 ms",
 		}},

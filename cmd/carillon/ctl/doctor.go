@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,7 +106,7 @@ func (f *findings) nodes(c *client.Cluster) {
 		n := &c.Nodes[i]
 		switch n.State {
 		case client.NodeDown:
-			f.add(wrong, n.Name, "is down; start it, or replace it (carillon ctl remove %s)", n.Name)
+			f.down(c, n.Name)
 		case client.NodeSuspect:
 			f.add(seeTo, n.Name, "is suspect: it was last heard %s", heard(n))
 		case client.NodeDraining, client.NodeDrained:
@@ -123,6 +124,49 @@ func (f *findings) nodes(c *client.Cluster) {
 			f.add(seeTo, n.Name, "its clock is %+d ms from the cluster's; check its time service", *off)
 		}
 	}
+}
+
+// down says what to do about a node that is down. It can be replaced only while all its shards have
+// a majority: what the lost one has may be nowhere else.
+func (f *findings) down(c *client.Cluster, name string) {
+	stopped := 0
+	for i := range c.Shards {
+		if s := &c.Shards[i]; s.State == client.ShardNoQuorum && slices.Contains(s.Replicas, name) {
+			stopped++
+		}
+	}
+	if stopped == 0 {
+		f.add(wrong, name, "is down; start it, or replace it (carillon ctl remove %s)", name)
+		return
+	}
+	f.add(wrong, name, "is down; start it with its data directory: %s no majority without it", terminal.Many(int64(stopped), "shard has", "shards have"))
+}
+
+// mostListed is how many shards without a majority are listed.
+const mostListed = 16
+
+// noMajority lists the shards that have lost theirs, and the nodes that would bring it back.
+func (f *findings) noMajority(c *client.Cluster) {
+	var shards, nodes []string
+	there := present(c)
+	for i := range c.Shards {
+		s := &c.Shards[i]
+		if s.State != client.ShardNoQuorum {
+			continue
+		}
+		shards = append(shards, strconv.Itoa(s.Number))
+		for _, name := range s.Replicas {
+			if !there[name] && !slices.Contains(nodes, name) {
+				nodes = append(nodes, name)
+			}
+		}
+	}
+	if more := len(shards) - mostListed; more > 0 {
+		shards = append(shards[:mostListed], fmt.Sprintf("%d more (carillon ctl cluster)", more))
+	}
+	slices.Sort(nodes)
+	f.add(wrong, "shards", "no majority: %s; these answer 503 and fire nothing until enough of %s are started, and then fire what is late; "+
+		"only if their data is lost for good, restore a backup into an empty directory (docs/backup.md)", strings.Join(shards, ", "), strings.Join(nodes, ", "))
 }
 
 // shards looks at how they are, and how many replicas they have.
@@ -147,6 +191,9 @@ func (f *findings) shards(c *client.Cluster) {
 		g = seeTo
 	}
 	f.add(g, "shards", "%s", summary(c.Shards))
+	if g == wrong {
+		f.noMajority(c)
+	}
 	if r := c.Resharding; r != nil {
 		g = well
 		switch r.WaitsFor {
@@ -182,14 +229,25 @@ func (f *findings) releases(c *client.Cluster) {
 	}
 }
 
-// margin lists for each node the shards that would stop if it went now.
-func (f *findings) margin(c *client.Cluster) {
+// present are the nodes that are up for all that is known.
+func present(c *client.Cluster) map[string]bool {
 	there := map[string]bool{}
 	for i := range c.Nodes {
 		switch c.Nodes[i].State {
 		case client.NodeSuspect, client.NodeDown, client.NodeLeft:
 		default:
 			there[c.Nodes[i].Name] = true
+		}
+	}
+	return there
+}
+
+// margin lists for each node the shards that would stop if it went now.
+func (f *findings) margin(c *client.Cluster) {
+	there, stand := present(c), 0
+	for i := range c.Shards {
+		if c.Shards[i].State == client.ShardNoQuorum {
+			stand++
 		}
 	}
 	for i := range c.Nodes {
@@ -199,11 +257,13 @@ func (f *findings) margin(c *client.Cluster) {
 		}
 		stopped := 0
 		for k := range c.Shards {
-			if s := &c.Shards[k]; slices.Contains(s.Replicas, name) && 2*(countIn(s.Replicas, there)-1) <= len(s.Replicas) {
+			if s := &c.Shards[k]; s.State != client.ShardNoQuorum && slices.Contains(s.Replicas, name) && 2*(countIn(s.Replicas, there)-1) <= len(s.Replicas) {
 				stopped++
 			}
 		}
 		switch {
+		case stopped == 0 && stand > 0:
+			f.add(seeTo, "if "+name+" went", "%d of %d shards have no majority now; nothing more would stop", stand, len(c.Shards))
 		case stopped == 0:
 			f.add(well, "if "+name+" went", "all shards would keep running")
 		case len(c.Nodes) == 1:
