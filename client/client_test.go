@@ -251,7 +251,7 @@ func TestCalls(t *testing.T) {
 		}, `POST /v1/topics/o/dead/redrive?dry_run=true {"ids":["a"]}`, `{"matched":1}`, ""},
 		{"shards", func(c *Client) (any, error) { return nil, c.SetShards(ctx, 16) }, `POST /v1/cluster/shards {"shards":16}`, `{"shards":16}`, ""},
 		{"what shards need", func(c *Client) (any, error) { return c.PreviewShards(ctx, 16) }, `POST /v1/cluster/shards?dry_run=true {"shards":16}`,
-			`{"bytes":1024,"memory_bytes":512,"moves":3}`, ""},
+			`{"bytes":1024,"memory_bytes":512,"lasting_memory_bytes":256,"moves":3}`, ""},
 		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
 		{"finalize", func(c *Client) (any, error) { return c.FinalizeUpgrade(ctx) }, `POST /v1/cluster/finalize`, `{"feature_level":3}`, `3`},
 		{"clock", func(c *Client) (any, error) { return TestClock{c}.Now(ctx) }, `GET /v1/clock`, `{"now":"2026-01-01T00:00:00.000Z","now_ms":1767225600000}`, `"2026-01-01T00:00:00Z"`},

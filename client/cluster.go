@@ -63,9 +63,10 @@ type Moves struct {
 
 // ShardsNeed is what a growth of the number of shards needs, about.
 type ShardsNeed struct {
-	Bytes       int64 `json:"bytes"`        // that nodes write and send, all together
-	MemoryBytes int64 `json:"memory_bytes"` // of a node, while it divides a shard
-	Moves       int   `json:"moves"`        // replicas that go to other nodes afterwards
+	Bytes        int64 `json:"bytes"`                // that nodes write and send, all together
+	MemoryBytes  int64 `json:"memory_bytes"`         // of a node, while it divides a shard
+	LastingBytes int64 `json:"lasting_memory_bytes"` // of memory, that each node's new shards take themselves
+	Moves        int   `json:"moves"`                // replicas that go to other nodes afterwards
 }
 
 // Upgrade is an upgrade of the nodes to a release with a higher feature level that is not

@@ -193,19 +193,29 @@ func (c *core) Shard(id timer.ShardID) (backend.ShardView, bool) {
 	return v, true
 }
 
+// ownWords is a refusal as the API knows it, in the words of the one that refuses.
+type ownWords struct {
+	error
+	kind error
+}
+
+func (f ownWords) Unwrap() error { return f.kind }
+
 // clusterError is a fault of the meta group as the API knows it.
 func clusterError(err error) error {
 	switch {
 	case errors.Is(err, ring.ErrUnknownNode), errors.Is(err, ring.ErrRemoved):
 		return backend.ErrUnknownNode
-	case errors.Is(err, ring.ErrInUse), errors.Is(err, member.ErrNotDrained):
+	case errors.Is(err, ring.ErrInUse):
 		return backend.ErrNotDrained
+	case errors.Is(err, member.ErrNotDrained):
+		return ownWords{err, backend.ErrNotDrained}
 	case errors.Is(err, ring.ErrMajority):
 		return fmt.Errorf("%w: %s", backend.ErrMajority, err)
 	case errors.Is(err, ring.ErrBadShards):
-		return shardsFault{err, backend.ErrBadShards}
+		return ownWords{err, backend.ErrBadShards}
 	case errors.Is(err, ring.ErrResharding):
-		return shardsFault{err, backend.ErrResharding}
+		return ownWords{err, backend.ErrResharding}
 	case errors.Is(err, ring.ErrLastNode), errors.Is(err, member.ErrNoOtherNode):
 		return backend.ErrNoOtherNode
 	}

@@ -67,6 +67,16 @@ func TestClusterOfOne(t *testing.T) {
 	}
 	n.must(200, "GET", "/v1/cluster/shards/4", "")
 	n.must(404, "GET", "/v1/cluster/shards/5", "")
+	// What a growth takes for good: 12 more replicas of 0.2 MB.
+	if got := n.must(200, "POST", "/v1/cluster/shards?dry_run=true", `{"shards":16}`); !strings.Contains(got, `"lasting_memory_bytes":2400000,`) {
+		t.Error(got)
+	}
+	for _, shards := range []string{"3", "-1", "2147483648"} {
+		want := "there are 4, and there is no way back to fewer; ask for 8, 16, 32, … or 4096, not " + shards
+		if got := n.must(422, "POST", "/v1/cluster/shards", `{"shards":`+shards+`}`); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 	n.must(404, "GET", "/v1/cluster/shards/0", "")
 	for _, ask := range [][2]string{{"POST", "/drain"}, {"DELETE", ""}, {"DELETE", "?force=true"}} {
 		if got := n.must(409, ask[0], "/v1/cluster/nodes/alone"+ask[1], ""); !strings.Contains(got, "no other node") || !strings.Contains(got, "not_drained") {

@@ -50,6 +50,10 @@ type shownCluster struct {
 	core *core
 }
 
+// shardMemory is about what a replica of a shard takes that has no timers: half of it its table's
+// first pages. See docs/sizing.md.
+const shardMemory = 200_000
+
 // PreviewShards implements backend.Cluster. It supposes that all shards are as large as this node's
 // are on average: timers are spread by a hash.
 func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.GrowthNeeds, error) {
@@ -63,14 +67,19 @@ func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.Gr
 			here++
 		}
 	}
-	replicas := 0
+	replicas, nodes := 0, map[uint64]bool{}
 	for _, row := range s.State.Rows() {
-		if row.Group != ring.MetaGroup {
-			replicas += len(row.Replicas)
+		if row.Group == ring.MetaGroup {
+			continue
+		}
+		for _, r := range row.Replicas {
+			replicas++
+			nodes[r.Node] = true
 		}
 	}
 	each := s.core.host.Stats().Memory.Tables / max(here, 1)
 	needs := backend.GrowthNeeds{MemoryBytes: each, Moves: moves, Bytes: int64(moves) * each * int64(now) / int64(shards)}
+	needs.LastingBytes = int64(replicas) * int64(shards-now) / int64(now) * shardMemory / int64(len(nodes))
 	for n := now; n < shards; n *= 2 { // in each doubling every replica writes half of what it has
 		needs.Bytes += int64(replicas) * each / 2
 	}
@@ -102,11 +111,3 @@ func (p *process) showResharding(m *metrics.Metrics) {
 		}))
 	}
 }
-
-// shardsFault is the refusal of a number of shards as the API knows it, in its own words.
-type shardsFault struct {
-	error
-	kind error
-}
-
-func (f shardsFault) Unwrap() error { return f.kind }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"carillon/internal/placement"
 	"carillon/timer"
@@ -37,9 +39,32 @@ func (c *cluster) mayGrow(to int) error {
 		n *= 2
 	}
 	if n != to || to == c.shards || to > MaxGrowth {
-		return fmt.Errorf("%w: there are %d, and can be twice as many, 4 times, 8 times, … up to %d; not %d", ErrBadShards, c.shards, MaxGrowth, to)
+		return fmt.Errorf("%w: there are %d, and %s", ErrBadShards, c.shards, growths(c.shards, to))
 	}
 	return nil
+}
+
+// growths says which numbers of shards can follow now, where to was asked for.
+func growths(now, to int) string {
+	var can []string
+	for n := 2 * now; n <= MaxGrowth; n *= 2 {
+		can = append(can, strconv.Itoa(n))
+	}
+	last := len(can) - 1
+	switch {
+	case now >= MaxGrowth:
+		return fmt.Sprintf("there can be no more than %d", MaxGrowth)
+	case last < 0:
+		return fmt.Sprintf("twice as many would be more than %d", MaxGrowth)
+	case last > 3:
+		can = append(can[:3], "…", can[last])
+		last = 4
+	}
+	list := strings.ReplaceAll(strings.Join(can[:last], ", "), "…, ", "… ")
+	if last > 0 {
+		list += " or "
+	}
+	return fmt.Sprintf("there is no way back to fewer; ask for %s%s, not %d", list, can[last], to)
 }
 
 // setShards begins to grow the number of shards.

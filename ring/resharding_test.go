@@ -2,8 +2,10 @@ package ring
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"carillon/timer"
@@ -31,6 +33,21 @@ func TestShardsDouble(t *testing.T) {
 		refused(t, s, ErrBadShards, Command{Verb: SetShards, Shards: to})
 	}
 	refused(t, NewState(nil, nil), ErrNotFounded, Command{Verb: SetShards, Shards: 4})
+	// A refusal says which numbers there can be.
+	for _, tt := range []struct {
+		now, to int
+		want    string
+	}{
+		{2, 3, "there are 2, and there is no way back to fewer; ask for 4, 8, 16, … or 4096, not 3"},
+		{2, 1 << 40, "ask for 4, 8, 16, … or 4096, not 1099511627776"},
+		{3, -1, "there are 3, and there is no way back to fewer; ask for 6, 12, 24, … or 3072, not -1"},
+		{512, 4, "ask for 1024, 2048 or 4096, not 4"}, {1024, 0, "ask for 2048 or 4096, not 0"}, {2000, 1, "ask for 4000, not 1"},
+		{4096, 8192, "there are 4096, and there can be no more than 4096"}, {3000, 6000, "there are 3000, and twice as many would be more than 4096"},
+	} {
+		if err := (&cluster{id: "c", shards: tt.now}).mayGrow(tt.to); !errors.Is(err, ErrBadShards) || !strings.HasSuffix(err.Error(), tt.want) {
+			t.Errorf("from %d to %d: %v, want … %s", tt.now, tt.to, err, tt.want)
+		}
+	}
 	refused(t, s, ErrEpoch, Command{Verb: Divide, Group: 1, Epoch: 1})
 	if string(s.Save()) != plain {
 		t.Fatal("refused commands changed the state")

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,7 +79,7 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 				help = node.FullPath() + " --help"
 				text = strings.TrimPrefix(text, node.Path()+": ")
 			}
-			text = withoutValue(text, fault.Context)
+			text = withoutNumber(withoutValue(text, fault.Context), fault.Context)
 		}
 		if strings.HasPrefix(text, "unknown flag --port") {
 			text += "; the address and port of the API is --http, as --http 127.0.0.1:8080"
@@ -123,6 +124,34 @@ func withoutValue(text string, c *kong.Context) string {
 	return fmt.Sprintf("--%s needs a value, as in %s", m[1], shown)
 }
 
+// noNumber matches the faults of what stands where a command takes a count: parseCount's, and the
+// parser's of one below 0, which looks like a flag.
+var noNumber = regexp.MustCompile(`^<[a-z]+>: .*|^unknown flag (-\d+)\b.*`)
+
+// withoutNumber says of a command that takes a count, and has got none, which it takes.
+func withoutNumber(text string, c *kong.Context) string {
+	node, m := c.Selected(), noNumber.FindStringSubmatch(text)
+	if m == nil || node == nil || len(node.Positional) == 0 || node.Positional[0].Tag.Type != "count" {
+		return text
+	}
+	if m[1] != "" {
+		text = fmt.Sprintf("%s: %s is less than nothing", node.Positional[0].Summary(), m[1])
+	}
+	return text + ". " + firstSentence(node.Positional[0].Help)
+}
+
+// parseCount reads a whole number in digits.
+func parseCount(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%q is too large", text)
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a whole number", text)
+	}
+	return n, nil
+}
+
 // newParser makes the parser of a grammar: of *cli, or of a part of it that has serve.
 func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 	return kong.New(grammar,
@@ -152,6 +181,7 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 		kong.PostBuild(nameEnvironment),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), textMapper(parseDuration)),
 		kong.NamedMapper("bytes", textMapper(parseBytes)),
+		kong.NamedMapper("count", textMapper(parseCount)),
 		kong.NamedMapper("clock", textMapper(parseClock)),
 	)
 }

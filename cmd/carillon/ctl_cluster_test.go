@@ -7,9 +7,9 @@ import (
 )
 
 const threeNodes = `{"cluster_id":"c0ffee","version":"v1","healthy":false,"nodes":[` +
-	`{"name":"n1","http":"127.0.0.1:7700","state":"alive","leads":2,"replicas":3,"version":"v1","clock_offset_ms":-3},` +
+	`{"name":"n1","http":"127.0.0.1:7700","state":"alive","leads":2,"replicas":3,"version":"v1","silent_ms":1280,"clock_offset_ms":-3},` +
 	`{"name":"n2","http":"127.0.0.1:7800","state":"draining","leads":1,"replicas":2,"version":"v1","unfit":"its clock is 1200 ms from the others' median","clock_offset_ms":0},` +
-	`{"name":"n3\u001b[31m","state":"down","leads":0,"replicas":1}],"shards":[` +
+	`{"name":"n3\u001b[31m","state":"down","leads":0,"replicas":1,"silent_ms":95000}],"shards":[` +
 	`{"shard":1,"leader":"n1","epoch":4,"replicas":["n1","n2"],"state":"ok"},` +
 	`{"shard":2,"leader":"n2","epoch":9,"replicas":["n2","n1"],"state":"moving"},` +
 	`{"shard":3,"epoch":1,"replicas":["n3"],"state":"no_quorum"}]}`
@@ -36,9 +36,10 @@ func TestCtlCluster(t *testing.T) {
 			name: "cluster", args: []string{"cluster"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"},
 			out: []string{
 				"cluster c0ffee: not healthy\n",
-				"NODE     STATE     LEADS  REPLICAS  CLOCK  HTTP            VERSION\n",
-				"n1       alive     2      3         -3 ms  127.0.0.1:7700  v1\n",
-				"n3·[31m  down      0      1         -\n",
+				"NODE     STATE     LEADS  REPLICAS  HEARD       CLOCK  HTTP            VERSION\n",
+				"n1       alive     2      3         1.3 s ago   -3 ms  127.0.0.1:7700  v1\n",
+				"n2       draining  1      2         -           +0 ms  ",
+				"n3·[31m  down      0      1         95.0 s ago  -\n",
 				"\nn2 should not lead: its clock is 1200 ms from the others' median\n",
 				"shards: 3: 1 moving, 1 no_quorum, 1 ok\n",
 				"SHARD  STATE      LEADER  EPOCH  REPLICAS\n2      moving     n2      9      n2,n1\n3      no_quorum  -       1      n3\n",
@@ -111,8 +112,8 @@ func TestCtlCluster(t *testing.T) {
 			asked: []string{`POST /v1/cluster/shards {"shards":6}`}, err: []string{"there are 4, and can be twice as many (422 bad_shards)"}, code: exitFailure,
 		},
 		{
-			name: "shards, dry run", args: []string{"shards", "8", "--dry-run"}, replies: ok(`{"bytes":1000,"memory_bytes":20,"moves":3}`),
-			asked: []string{`POST /v1/cluster/shards?dry_run=true {"shards":8}`}, out: []string{"by all nodes: 1000\n", "divides a shard: 20\n", "move afterwards: 3\n"},
+			name: "shards, dry run", args: []string{"shards", "8", "--dry-run"}, replies: ok(`{"bytes":1000,"memory_bytes":20,"lasting_memory_bytes":30,"moves":3}`),
+			asked: []string{`POST /v1/cluster/shards?dry_run=true {"shards":8}`}, out: []string{"by all nodes: 1000\n", "divides a shard: 20\n", "new shards themselves: 30\n", "move afterwards: 3\n"},
 		},
 		{
 			name: "cluster that grows", args: []string{"cluster"}, replies: ok(growing(1, "")), asked: []string{"GET /v1/cluster"},

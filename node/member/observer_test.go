@@ -1,9 +1,11 @@
 package member
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +139,34 @@ func TestLeadersFollowHeartbeats(t *testing.T) {
 			if got, want := l.leaders(now, id), append(heard, silent...); !slices.Equal(got, want) {
 				t.Fatalf("shard %d: %v, want %v", id, got, want)
 			}
+		}
+	}
+}
+
+// A node that is silent is not removed before it counts as down. Until then the refusal says for how
+// long it is silent, and when to ask again.
+func TestRemovalOfASilentNode(t *testing.T) {
+	m := reporting(t, 3, 4)
+	for _, tt := range []struct {
+		node   uint64
+		silent time.Duration
+		want   string // "": it may be removed
+	}{
+		{2, 100 * time.Millisecond, "it was last heard 0.1 s ago: drain it first and wait until it is drained; if it is dead, ask again in 5 s, when it counts as down"},
+		{2, 1300 * time.Millisecond, "it was last heard 1.3 s ago: drain it first and wait until it is drained; if it is dead, ask again in 4 s, when"},
+		{2, 4990 * time.Millisecond, "ask again in 1 s, when"}, {2, downAfter, ""},
+		{1, 0, "it answers: drain it first and wait until it is drained"},
+	} {
+		if tt.node == 2 {
+			m.liveness.nodes[2].at = m.clock.Mono() - tt.silent
+		}
+		cmd := ring.Command{Verb: ring.Remove, NodeID: tt.node}
+		err := m.decisions.checkRemoval(&cmd)
+		if refused := errors.Is(err, ErrNotDrained); refused != (tt.want != "") || refused && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("node %d, silent for %v: %v, want … %s", tt.node, tt.silent, err, tt.want)
+		}
+		if cmd.Force = true; m.decisions.checkRemoval(&cmd) != nil {
+			t.Errorf("node %d is not removed by force", tt.node)
 		}
 	}
 }

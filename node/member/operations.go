@@ -10,7 +10,7 @@ import (
 
 // Why an operator's request about a node is refused; package ring has more such errors.
 var (
-	ErrNotDrained  = errors.New("the node is up and still holds replicas")
+	ErrNotDrained  = errors.New("the node is not drained, and not known to be down")
 	ErrNoOtherNode = errors.New("there is no other node")
 )
 

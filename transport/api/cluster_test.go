@@ -102,12 +102,12 @@ func TestShardsAreSet(t *testing.T) {
 	h := newHarness(t)
 	path := clusterPath + "/shards"
 	h.do("GET", clusterPath, "").want(200).has("shards_total", "2", "resharding", "")
-	h.do("POST", path+"?dry_run=true", `{"shards":4}`).want(200).has("bytes", "1099511627776", "memory_bytes", "1048576", "moves", "5")
+	h.do("POST", path+"?dry_run=true", `{"shards":4}`).want(200).has("bytes", "1099511627776", "memory_bytes", "1048576", "lasting_memory_bytes", "2097152", "moves", "5")
 	h.do("POST", path+"?dry_run=true", `{"shards":2}`).problem(422, web.BadShards)
-	for _, n := range []string{"0", "-4", "2", "3", "4097", "1073741825"} { // one bound: the cluster's
+	for _, n := range []string{"0", "-4", "2", "3", "4097", "1073741825", "2147483648", "-2147483649", "99999999999"} { // one bound: the cluster's
 		h.do("POST", path, `{"shards":`+n+`}`).problem(422, web.BadShards)
 	}
-	for _, body := range []string{`{"shards":99999999999}`, `{"shards":"4"}`, `{"shards":4.5}`, `{"shards":null}`, `{}`} {
+	for _, body := range []string{`{"shards":99999999999999999999}`, `{"shards":"4"}`, `{"shards":4.5}`, `{"shards":null}`, `{}`} {
 		h.do("POST", path, body).problem(400, web.BadRequest)
 	}
 	h.do("POST", path, `{"shard":4}`).problem(400, web.UnknownField)

@@ -129,7 +129,7 @@ func (c *fakeCluster) PreviewShards(_ context.Context, shards int) (backend.Grow
 	if shards <= c.view.ShardsNow {
 		return backend.GrowthNeeds{}, backend.ErrBadShards
 	}
-	return backend.GrowthNeeds{Bytes: 1 << 40, MemoryBytes: 1 << 20, Moves: 5}, c.err
+	return backend.GrowthNeeds{Bytes: 1 << 40, MemoryBytes: 1 << 20, LastingBytes: 2 << 20, Moves: 5}, c.err
 }
 
 func (c *fakeCluster) Finalize(context.Context) (feature.Level, error) {

@@ -2058,6 +2058,11 @@ export interface components {
              * @description Of a node, while it divides a shard.
              */
             memory_bytes: number;
+            /**
+             * Format: int64
+             * @description Of each node, from then on: what the new shards take themselves, besides their timers.
+             */
+            lasting_memory_bytes: number;
             /** @description Replicas that go to other nodes afterwards. */
             moves: number;
         };

@@ -82,9 +82,9 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 		fmt.Fprintln(out, levelLine(a))
 	}
 	fmt.Fprintln(out)
-	t := newTable(out, "NODE", "STATE", "LEADS", "REPLICAS", "CLOCK", "HTTP", "VERSION")
+	t := newTable(out, "NODE", "STATE", "LEADS", "REPLICAS", "HEARD", "CLOCK", "HTTP", "VERSION")
 	for _, n := range a.Nodes {
-		t.row(n.Name, string(n.State), leadsOf(&n), strconv.Itoa(n.Replicas), clockOffset(&n), n.HTTP, n.Version)
+		t.row(n.Name, string(n.State), leadsOf(&n), strconv.Itoa(n.Replicas), heard(&n), clockOffset(&n), n.HTTP, n.Version)
 	}
 	if err := t.w.Flush(); err != nil {
 		return err
@@ -108,7 +108,14 @@ func leadsOf(n *client.Node) string {
 	return strconv.Itoa(n.Leads)
 }
 
-func heard(n *client.Node) string { return fmt.Sprintf("%.1f s ago", float64(n.SilentMs)/1000) }
+// heard is how long ago the asked node has heard another one: one that has just died is alive
+// still. It hears itself.
+func heard(n *client.Node) string {
+	if n.SilentMs == 0 && n.State != client.NodeSuspect && n.State != client.NodeDown {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f s ago", float64(n.SilentMs)/1000)
+}
 
 func clockOffset(n *client.Node) string {
 	if n.ClockOffsetMs == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 type replicasCmd struct {
-	Number int           `arg:"" help:"Copies of each timer, 1–7, on at most as many nodes as there are."`
+	Number int           `arg:"" type:"count" help:"Copies of each timer, 1–7, on at most as many nodes as there are."`
 	Wait   time.Duration `placeholder:"10m" help:"Wait at most this long until all shards have them; exit 1 if it takes longer."`
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 type shardsCmd struct {
-	Number int  `arg:"" help:"The new number: the present one times 2, 4, 8, …; at most 4096. There is no way back to fewer."`
+	Number int  `arg:"" type:"count" help:"The new number: the present one times 2, 4, 8, …; at most 4096. There is no way back to fewer."`
 	Wait   bool `help:"Wait until it is done, also while nodes start again; shows how far it is."`
 	DryRun bool `help:"Change nothing; say about what it needs."`
 }
@@ -22,8 +22,8 @@ func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if s.DryRun {
 		r.Query = url.Values{"dry_run": {"true"}}
 		return ctl.show(term, r, reading(func(need *client.ShardsNeed) error {
-			_, err := fmt.Fprintf(term.Out, "bytes written and sent, by all nodes: %d\nmemory of a node while it divides a shard: %d\nreplicas that move afterwards: %d\n",
-				need.Bytes, need.MemoryBytes, need.Moves)
+			_, err := fmt.Fprintf(term.Out, "bytes written and sent, by all nodes: %d\nmemory of a node while it divides a shard: %d\nmemory of each node from then on, for the new shards themselves: %d\nreplicas that move afterwards: %d\n",
+				need.Bytes, need.MemoryBytes, need.LastingBytes, need.Moves)
 			return err
 		}))
 	}

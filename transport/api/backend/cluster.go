@@ -47,8 +47,8 @@ type Backup interface {
 var (
 	// ErrUnknownNode: no member of the cluster has this name.
 	ErrUnknownNode = errors.New("there is no node of this name")
-	// ErrNotDrained: the node is up and holds replicas.
-	ErrNotDrained = errors.New("the node is not drained, and not known to be down")
+	// ErrNotDrained: the node holds replicas, and is not known to be down.
+	ErrNotDrained = errors.New("the node still holds replicas: wait until it is drained; if it is dead, until it counts as down, some seconds later")
 	// ErrMajority: the remaining replicas of a shard could neither serve nor be added to.
 	ErrMajority = errors.New("not without loss")
 	// ErrBadShards: the number of shards cannot become that one.
@@ -112,9 +112,10 @@ type MovesView struct {
 
 // GrowthNeeds is what a growth of the number of shards needs, about.
 type GrowthNeeds struct {
-	Bytes       int64 `json:"bytes"`        // that nodes write and send, all together
-	MemoryBytes int64 `json:"memory_bytes"` // of a node, while it divides a shard
-	Moves       int   `json:"moves"`        // replicas that go to other nodes afterwards
+	Bytes        int64 `json:"bytes"`                // that nodes write and send, all together
+	MemoryBytes  int64 `json:"memory_bytes"`         // of a node, while it divides a shard
+	LastingBytes int64 `json:"lasting_memory_bytes"` // of memory, that each node's new shards take themselves
+	Moves        int   `json:"moves"`                // replicas that go to other nodes afterwards
 }
 
 // UpgradeView is an upgrade that is not finalized.

@@ -118,7 +118,7 @@ func SetShards(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	shards, p := readNumber(rq, "shards", math.MinInt32, math.MaxInt32) // the cluster says which it can have
+	shards, p := readNumber(rq, "shards", math.MinInt64, math.MaxInt64) // the cluster says which it can have
 	if p != nil {
 		return p
 	}
@@ -185,7 +185,7 @@ func fault(rq *web.Request, err error) *web.Problem {
 	case errors.Is(err, backend.ErrUnknownNode):
 		return web.Fail(404, web.NotFound, err.Error())
 	case errors.Is(err, backend.ErrNotDrained):
-		return web.Fail(409, web.NotDrained, err.Error()+": drain it first and wait until it is drained, or wait some seconds until a silent node counts as down; ?force=true removes it as it is")
+		return web.Fail(409, web.NotDrained, err.Error()+"; ?force=true removes it as it is")
 	case errors.Is(err, backend.ErrMajority):
 		return web.Fail(409, web.NotDrained, err.Error()+": bring back the nodes that are down, with their data directories, and wait until all shards are ok; "+
 			"if these are gone for good, ?accept_loss=true removes the node, and what only the lost replicas had is lost")

@@ -1121,6 +1121,8 @@ class ShardsNeed(TypedDict):
     """That the nodes write and send, all together."""
     memory_bytes: int
     """Of a node, while it divides a shard."""
+    lasting_memory_bytes: int
+    """Of each node, from then on: what the new shards take themselves, besides their timers."""
     moves: int
     """Replicas that go to other nodes afterwards."""
 
