@@ -100,9 +100,9 @@ func TestHelmChartIsTheManifest(t *testing.T) {
 // TestHelmChartValues: names follow the release, scaling leaves the founders, and what is optional
 // can be had.
 func TestHelmChartValues(t *testing.T) {
-	all := chart(t, "blue", "--set", "replicas=5,storage.className=fast,serviceMonitor.enabled=true,networkPolicy.enabled=true,image.tag=1.0.0", "--set", "extraArgs={--replicas=5}")
+	all := chart(t, "blue", "--set", "replicas=5,serviceAccountName=vault,storage.className=fast,serviceMonitor.enabled=true,networkPolicy.enabled=true,image.tag=1.0.0", "--set", "extraArgs={--replicas=5}")
 	set := all["StatefulSet blue-carillon"]
-	if set == nil || at(t, set, "spec", "replicas") != 5 || at(t, set, "spec", "volumeClaimTemplates", "0", "spec", "storageClassName") != "fast" {
+	if set == nil || at(t, set, "spec", "replicas") != 5 || at(t, set, "spec", "volumeClaimTemplates", "0", "spec", "storageClassName") != "fast" || at(t, set, "spec", "template", "spec", "serviceAccountName") != "vault" {
 		t.Fatalf("%v", all)
 	}
 	container := at(t, set, "spec", "template", "spec", "containers", "0")

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -224,5 +225,38 @@ func TestSupervisorsOfNodes(t *testing.T) {
 	}
 	if v := at(t, statefulSet(t), "spec", "template", "spec", "terminationGracePeriodSeconds"); v != 45 {
 		t.Errorf("kubernetes waits for %v", v)
+	}
+}
+
+// TestPackageIsConfigured: a first installation makes the user and gives it the settings. An upgrade
+// changes nothing of that: the operator may have removed the file, or have given it other modes.
+func TestPackageIsConfigured(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"getent", "useradd", "chown", "chmod", "systemctl"} {
+		stub := "#!/bin/sh\necho \"$(basename $0) $*\" >>\"$(dirname $0)/called\"\n[ $(basename $0) != getent ]\n" // no user is there
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(stub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for before, want := range map[string]string{"": "useradd chown chmod chmod", "0.9.0": "useradd"} {
+		cmd := exec.Command("sh", deployDir+"debian/postinst", "configure", before)
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", before, err, out)
+		}
+		called, err := os.ReadFile(filepath.Join(dir, "called"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changes []string
+		for line := range strings.Lines(string(called)) {
+			if name, _, _ := strings.Cut(line, " "); name != "getent" && name != "systemctl" {
+				changes = append(changes, name)
+			}
+		}
+		if got := strings.Join(changes, " "); got != want {
+			t.Errorf("after %q: %s, want %s", before, got, want)
+		}
+		_ = os.Remove(filepath.Join(dir, "called"))
 	}
 }
