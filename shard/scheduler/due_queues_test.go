@@ -161,33 +161,45 @@ func TestOutcomeOfAWrongClock(t *testing.T) {
 }
 
 // TestRetryOfAFireByAWrongClock: a timer that was fired by hand while the clock was ahead is retried
-// after its backoff, wherever the clock is set back meanwhile.
+// after its backoff, wherever the clock is set back meanwhile. So is an occurrence that its series
+// has left.
 func TestRetryOfAFireByAWrongClock(t *testing.T) {
 	for _, first := range []bool{true, false} {
-		r := newReplica(t)
-		h := r.add("a", 7_200_000)
-		r.now.WallMs += 3_600_000
-		r.command(timer.Command{Kind: timer.Fire, ID: "a"})
-		r.turn()
-		c := r.calls[0]
-		r.now.WallMs -= 3_600_000
-		setBack := func() {
-			r.apply(func(b *table.Batch) { b.SetClock() })
-			r.Rebase()
-		}
-		if first {
-			setBack()
-		}
-		c.done(delivery.Outcome{Err: "timeout", StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
-		r.posted[0](false)
-		r.posted = nil
-		if !first {
-			setBack()
-		}
-		r.turn()
-		r.apply(func(b *table.Batch) { b.Tick() })
-		if d := r.state(h, timer.Scheduled); d.NextMs != startMs+1000 {
-			t.Errorf("set back ahead of its end %v: it is tried again after %d ms", first, d.NextMs-startMs)
+		for _, fired := range []bool{true, false} {
+			r := newReplica(t)
+			var h timer.Handle
+			if fired {
+				h = r.add("a", 7_200_000)
+				r.now.WallMs += 3_600_000
+				r.command(timer.Command{Kind: timer.Fire, ID: "a"})
+			} else {
+				r.now.WallMs += 3_600_000
+				r.add("a", 0, every(time.Minute, func(p *timer.Repeat) { p.Overlap = true }))
+				r.turn()
+				h = r.named("a")
+				r.calls, r.now.WallMs = nil, r.now.WallMs+60_000
+			}
+			r.turn()
+			c := r.calls[0]
+			r.now.WallMs = startMs
+			setBack := func() {
+				r.apply(func(b *table.Batch) { b.SetClock() })
+				r.Rebase()
+			}
+			if first {
+				setBack()
+			}
+			c.done(delivery.Outcome{Err: "timeout", StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
+			r.posted[0](false)
+			r.posted = nil
+			if !first {
+				setBack()
+			}
+			r.turn()
+			r.apply(func(b *table.Batch) { b.Tick() })
+			if d := r.state(h, timer.Scheduled); d.NextMs != startMs+1000 {
+				t.Errorf("fired %v, set back ahead of its end %v: it is tried again after %d ms", fired, first, d.NextMs-startMs)
+			}
 		}
 	}
 }

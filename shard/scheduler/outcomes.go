@@ -79,10 +79,10 @@ func (o *outcomes) notBeforeDue(h timer.Handle, ms int64) int64 {
 	if d.AskedMs > o.now.WallMs+table.ClockAheadMs { // the clock was ahead when somebody asked
 		d.AskedMs = o.now.WallMs
 	}
-	if at := d.NotBefore(ms); at <= ms || !o.table.IsOutcome(h) {
+	if at := d.NotBefore(ms); at <= ms || !o.table.DueByClock(h) {
 		return at
 	}
-	return ms // it was due at once, by a clock that was ahead
+	return ms // it is due by a clock that was ahead
 }
 
 // mayRepeat reports that a call may be made again although its process may live: nobody relies on

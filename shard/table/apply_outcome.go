@@ -187,12 +187,6 @@ func (t *Table) followUp(it *items) {
 	}
 }
 
-// IsOutcome reports whether a timer is the outcome of another one.
-func (t *timers) IsOutcome(h timer.Handle) bool {
-	v := t.viewOf(h)
-	return t.get(h) != nil && isOutcome(&v)
-}
-
 func isOutcome(v *content.Blob) bool {
 	if v.Content != 0 {
 		return false

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
 )
@@ -71,11 +72,10 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 		lent = s.State() == timer.Leased && (s.When() > now+int64(a.DurMs) || a.AttemptDueMs() > max(earliestMs(a.DueMs, v.AskedMs), now))
 		made = made || a.Successor != 0 && t.content.View(a.Successor).CreatedMs > now
 	}
-	// An array that became full by the wrong time was due at that moment.
-	full := t.arrays[h].Closed && s.State() == timer.Scheduled && s.Attempts() == 0 && t.dueMs(s) > now
+	ahead := t.dueMs(s) > now && t.DueByClock(h)
 	// An occurrence that was resumed late by the wrong time alone is not to be skipped.
 	missed := s.Missed() && s.When() > now
-	if !made && !ran && !lent && !full && !missed {
+	if !made && !ran && !lent && !ahead && !missed {
 		return
 	}
 	s = t.beginUpdate(h)
@@ -83,14 +83,11 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 	if made {
 		s.Ref = r.blob(t, h, s.Ref)
 	}
-	if isOutcome(&v) {
-		r.outcome(t, h, s)
+	if ahead {
+		r.due(t, h, s)
 	}
 	if s.Attempt != 0 {
 		r.stamps(t, h, s, asked)
-	}
-	if full {
-		t.moveTo(h, s, now)
 	}
 	if missed {
 		unmiss(s)
@@ -98,15 +95,37 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 	t.endUpdate(h, s)
 }
 
-// outcome makes an outcome due now that was due at once by the wrong clock.
-func (r *restamping) outcome(t *Table, h timer.Handle, s *slab.Slot) {
-	if t.dueMs(s) <= t.clockMs {
-		return
-	}
+// due makes a timer with an open update due now that is due by a wrong clock; see DueByClock.
+func (r *restamping) due(t *Table, h timer.Handle, s *slab.Slot) {
 	t.setDue(s, t.clockMs)
 	if s.State() == timer.Scheduled && s.Attempts() == 0 {
-		t.transition(h, s, timer.Scheduled, t.clockMs)
+		t.transition(h, s, timer.Scheduled, min(s.When(), t.clockMs))
 	}
+}
+
+// DueByClock reports whether the shard's clock had reached a timer's due time when it became due: an
+// outcome is due at once, an array when it is full, and an occurrence that its series has left was
+// called. If such a time is later than now, a wrong clock has set it, and it means now. All other
+// times are those of clients and calendars, which stay, or which the leader sets anew: see
+// SeriesByRule.
+func (t *timers) DueByClock(h timer.Handle) bool {
+	v := t.viewOf(h)
+	return t.get(h) != nil && (isOutcome(&v) || t.arrays[h].Closed || t.isLeft(h, &v))
+}
+
+// isLeft reports whether a timer is an occurrence that goes on beside its series, and whose due time
+// the series has set. A client has set that of the first one, which shows as long as the second one
+// is its successor, and of one that was changed or fired. A series that catches up with all has no
+// other occurrence for that time, so it stays, too.
+func (t *timers) isLeft(h timer.Handle, v *content.Blob) bool {
+	if v.Flags&content.IsSeries == 0 || v.Flags&content.NoExpiry != 0 || v.Occurrence != 0 || v.Version != 1 || v.AskedMs != 0 {
+		return false
+	}
+	if p := restRepeat(v.Rest); p == nil || !p.Overlap || p.CatchUp == timer.CatchUpAll {
+		return false
+	}
+	next := t.chains[h].newer
+	return next == 0 || t.viewOf(next).Occurrence != 2
 }
 
 // blob rewrites a blob of a timer with an open update.

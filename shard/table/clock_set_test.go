@@ -244,3 +244,85 @@ func TestReleaseAheadOfTheRestamp(t *testing.T) {
 		t.Errorf("state %d, next in %d ms", got.State, got.NextMs-applyNow)
 	}
 }
+
+// TestRestampedOccurrence: an occurrence that a wrong clock set and called, and that its series has
+// left, is attempted again after its backoff once the clock is set back. One that a client set, or
+// fired, or one of a series that catches up with all, keeps its due time.
+func TestRestampedOccurrence(t *testing.T) {
+	const hour = 3_600_000
+	for name, test := range map[string]struct {
+		catchUp     timer.CatchUp
+		due, called int64 // of the first occurrence, from applyNow
+		calls       int
+		dueMs, want int64 // of the last one that was called, and its next attempt
+	}{
+		"set by the series": {timer.CatchUpOne, 24 * hour, 24 * hour, 2, 0, 700},
+		"the third":         {timer.CatchUpSkip, 24 * hour, 24 * hour, 3, 0, 700},
+		"set by a client":   {timer.CatchUpOne, 24 * hour, 24 * hour, 1, 24 * hour, 24*hour + 1},
+		"catches up":        {timer.CatchUpAll, 24 * hour, 24 * hour, 2, 25 * hour, 25*hour + 1},
+		"fired":             {timer.CatchUpOne, hour / 2, 0, 1, hour / 2, 700},
+	} {
+		for _, state := range []string{"retried", "leased", "corrected"} {
+			d := newTableHarness(t)
+			d.command(timer.Command{Kind: timer.Add, Content: 5, Spec: &timer.Spec{
+				DueMs: applyNow + test.due, Repeat: &timer.Repeat{EveryMs: hour, CatchUp: test.catchUp, Overlap: true},
+			}})
+			d.now = applyNow + test.called
+			if test.called < test.due {
+				d.command(timer.Command{Kind: timer.Fire, DueMs: d.now})
+			}
+			var h timer.Handle
+			var due Due
+			for n := range test.calls {
+				d.now = applyNow + test.called + int64(n)*hour
+				d.lease()
+				h, _ = d.table.Lookup(1, "a")
+				due = d.table.Due(h)
+				d.do(func(b *Batch) { b.Overlap(h, due.Seq, due.Fence, d.now+hour) })
+			}
+			retry := func() {
+				next := d.now + 700
+				if due := d.table.Due(h); !d.table.DueByClock(h) {
+					next = due.NotBefore(next)
+				}
+				d.do(func(b *Batch) {
+					b.Outcome(&Outcome{Handle: h, Seq: due.Seq, Fence: due.Fence, Kind: RetryLater, StartedMs: d.now, EndedMs: d.now, NextMs: next})
+				})
+			}
+			if state == "retried" {
+				retry()
+			}
+			d.now = applyNow + 30*hour
+			d.do(func(b *Batch) { b.Tick() })
+			d.now = applyNow
+			d.do(func(b *Batch) { b.SetClock() })
+			if state != "leased" {
+				d.do(func(b *Batch) { b.Tick() })
+			}
+			if state != "retried" {
+				retry()
+			}
+			if got := d.table.Due(h); got.FirstMs != applyNow+test.dueMs || got.NextMs != applyNow+test.want {
+				t.Errorf("%s, %s: due in %d ms, next in %d ms; expected %d and %d", name, state, got.FirstMs-applyNow, got.NextMs-applyNow, test.dueMs, test.want)
+			}
+		}
+	}
+}
+
+// TestRestampedArrayInBackoff: an array that became full by a wrong clock, and whose call failed, is
+// attempted again after its backoff once the clock is set back.
+func TestRestampedArrayInBackoff(t *testing.T) {
+	d := newTableHarness(t)
+	d.now += time.Hour.Milliseconds()
+	for range 2 {
+		d.collect("1", collectMax(2))
+	}
+	d.lease()
+	d.end(Outcome{Kind: RetryLater, NextMs: d.now + 700})
+	d.now = applyNow
+	d.do(func(b *Batch) { b.SetClock() })
+	d.do(func(b *Batch) { b.Tick() })
+	if got := d.table.Read(1, "a"); got.NextMs != applyNow+700 {
+		t.Errorf("next in %d ms", got.NextMs-applyNow)
+	}
+}

@@ -19,6 +19,7 @@ type write struct {
 	// The fields below are used in the feature topics only.
 	every, count int64 // interval and number of occurrences of a series
 	catchUp      timer.CatchUp
+	overlap      bool       // an occurrence does not wait for the end of the last
 	timetable    *timetable // of a cron series
 	capped       bool       // maxWait may make it due earlier
 	dies         bool       // it expires at its due time
@@ -300,8 +301,8 @@ func (b *checker) mayStart(c *call) {
 			n.id, j.Job.Attempts, j.Job.ID, j.Job.Fence, d.State, d.Attempts, d.Fence, p.Serves)
 	}
 	earliest := j.Job.EarliestMs()
-	if table.IsOutcome(j.Job.Handle) && j.Job.Attempts > 1 {
-		earliest = min(earliest, n.clock.WallMs()) // it was due at once, perhaps by a clock that was ahead
+	if table.DueByClock(j.Job.Handle) && j.Job.Attempts > 1 {
+		earliest = min(earliest, n.clock.WallMs()) // it was due already, perhaps by a clock that was ahead
 	}
 	if now := n.clock.WallMs(); now < earliest {
 		w.violate("I4", "node %d starts %s %d ms early (asked for at %d): %s", n.id, j.Job.ID, earliest-now, j.Job.AskedMs, w.clockwork())

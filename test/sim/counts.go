@@ -30,6 +30,7 @@ type Counts struct {
 	// calls before their due time, asked for by hand; calls of redriven occurrences while their
 	// series had one, or the other way round
 	Asked, Parallel     int
+	Overlapping         int // calls of an occurrence while another of its series has one
 	Collected           int // payloads that were called in arrays
 	Superseded          int // timers that a later add or a cancel ended
 	Turns, TurnsRefused int // changes of delivery; those refused because timers were leased

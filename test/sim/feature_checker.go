@@ -12,7 +12,8 @@ import (
 //   - a call has a payload and a due time that were written together (I2, I6), also after a fire or a
 //     redrive; a series is called only for its times, and before them only if somebody asked (I4);
 //   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow
-//     (I3, I21); a redriven occurrence runs in parallel with its series;
+//     (I3, I21); a redriven occurrence runs in parallel with its series, and so do the occurrences of
+//     a series that lets them overlap;
 //   - a repeated add makes one timer (I18);
 //   - each occurrence is one timer; a series that catches up with all occurrences and that no
 //     client changed leaves none out;
@@ -36,6 +37,7 @@ type featureID struct {
 	open     int   // … with an unknown outcome
 	cancels  int
 	redriven bool
+	stopped  bool              // a cancel was answered `prevented`
 	made     map[uint64]uint64 // by content: the timer's sequence number
 	lives    map[uint64]*featureLife
 	line
@@ -44,6 +46,7 @@ type featureID struct {
 // featureLife is the checker's knowledge of one timer.
 type featureLife struct {
 	prevented bool
+	dueMs     int64 // of its last call
 	attempts  map[attemptKey]bool
 	line
 }
@@ -139,7 +142,7 @@ func (f *featureChecker) answered(w *World, o *operation, r timer.Result, t *tim
 	case timer.Merged, timer.Same:
 		o.write.acked = true
 	case timer.Prevented:
-		n.life(t.Seq).prevented = true
+		n.life(t.Seq).prevented, n.stopped = true, true
 	}
 }
 
@@ -151,7 +154,7 @@ func (n *featureID) mayBeDue(w *World, at timer.ShardID, wrote *write, dueMs int
 	case wrote.timetable != nil:
 		return slices.Contains(wrote.timetable.dues, dueMs)
 	case wrote.every != 0:
-		return since%wrote.every == 0 && (since > 0 || w.mayBeginSooner(at, wrote, dueMs))
+		return since%wrote.every == 0 && (since > 0 || w.mayBeginSooner(at, wrote, dueMs)) || w.mayBeDueAtOnce(at, wrote, dueMs)
 	case wrote.capped:
 		return since < 0
 	}
@@ -169,7 +172,7 @@ func (f *featureChecker) started(c *call) {
 	if !n.mayBeDue(w, c.delivery.Shard, wrote, j.DueMs) {
 		w.violate("I6", "node %d delivers %s due at %d, it was written to be due at %d", c.node.id, j.Payload, j.DueMs, wrote.dueMs)
 	}
-	if l.prevented && !n.redriven {
+	if (l.prevented || wrote.overlap && n.stopped) && !n.redriven {
 		w.violate("I5", "node %d calls for %s after its cancel was answered `prevented`", c.node.id, j.ID)
 	}
 	if key := (attemptKey{j.Version, j.Attempts}); l.attempts[key] && !n.redriven {
@@ -186,9 +189,11 @@ func (f *featureChecker) started(c *call) {
 	}
 	w.counts.Asked += int(b2u(j.DueMs > epochMs+w.now.Milliseconds() && j.AskedMs != 0))
 	repeats, in := wrote.every != 0 || wrote.timetable != nil, &n.line
-	if repeats && n.redriven {
+	if repeats && (n.redriven || wrote.overlap) {
 		in = &l.line
-		w.counts.Parallel += int(b2u(n.line.running.runs() && n.line.running.delivery.Job.Seq != j.Seq))
+		parallel := int(b2u(n.line.running.runs() && n.line.running.delivery.Job.Seq != j.Seq))
+		w.counts.Parallel += parallel * int(b2u(n.redriven))
+		w.counts.Overlapping += parallel * int(b2u(!n.redriven))
 	}
 	if j.Fence <= in.fence {
 		w.violate("I3", "a call of %s starts under fence %d after fence %d", j.ID, j.Fence, in.fence)
@@ -197,7 +202,8 @@ func (f *featureChecker) started(c *call) {
 		w.violate("I3", "node %d calls for %s while a call of node %d runs", c.node.id, j.ID, in.running.node.id)
 	}
 	n.line, l.line = line{max(n.line.fence, j.Fence), c}, line{j.Fence, c}
-	if repeats {
+	moved := l.dueMs > j.DueMs && w.mayBeDueAtOnce(c.delivery.Shard, wrote, j.DueMs)
+	if l.dueMs = j.DueMs; repeats && !moved {
 		before, twice := wrote.starts[j.DueMs]
 		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) && !n.mayMeetAgain(w, c.delivery.Shard, wrote.asked) {
 			w.violate("series", "the occurrence of %s due at %d is called as timer %d and as timer %d", j.ID, j.DueMs, before.seq, j.Seq)
@@ -233,6 +239,13 @@ func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64) bool
 		return true
 	}
 	return w.now > first && w.mayRecur(id, first, dueMs)
+}
+
+// mayBeDueAtOnce reports whether an occurrence that a wrong clock called beside its series may have
+// become due as its shard's clock was set back.
+func (w *World) mayBeDueAtOnce(id timer.ShardID, wrote *write, dueMs int64) bool {
+	return wrote.overlap && wrote.catchUp != timer.CatchUpAll && dueMs <= epochMs+w.now.Milliseconds()+timeSlack.Milliseconds() &&
+		slices.ContainsFunc(w.checker.times.backs(id, wrote.asked), func(b clockBack) bool { return b.toMs <= dueMs })
 }
 
 // mayRecur reports whether an occurrence of a series may have come twice, because its shard's clock

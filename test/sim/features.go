@@ -55,7 +55,7 @@ func (w *World) pickFeature() *operation {
 		}
 		if o.id[0] == 's' {
 			o.write.every, o.write.count = 200+r.Int64N(2500), 1+r.Int64N(6)
-			o.write.catchUp = timer.CatchUp(r.IntN(3))
+			o.write.catchUp, o.write.overlap = timer.CatchUp(r.IntN(3)), o.write.every%3 == 0
 		}
 	} else {
 		o.id = f.recent[r.IntN(len(f.recent))]
@@ -160,7 +160,7 @@ func (w *World) complete(o *operation) {
 		o.write.more(o.cmd.Spec)
 	}
 	if o.write.every != 0 {
-		o.cmd.Spec.Repeat = &timer.Repeat{EveryMs: o.write.every, Count: o.write.count, CatchUp: o.write.catchUp}
+		o.cmd.Spec.Repeat = &timer.Repeat{EveryMs: o.write.every, Count: o.write.count, CatchUp: o.write.catchUp, Overlap: o.write.overlap}
 	}
 	if t := o.write.timetable; t != nil {
 		o.cmd.Spec.Repeat = &timer.Repeat{Cron: t.cron, Zone: t.zone, Count: o.write.count, CatchUp: o.write.catchUp}

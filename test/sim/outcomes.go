@@ -89,6 +89,7 @@ func (d *outcomes) pick() *operation {
 		w.dying(o, r.between(0, time.Second))
 	case 1:
 		o.write.every, o.write.count, o.write.catchUp = 200+r.Int64N(1000), 1+r.Int64N(4), timer.CatchUpAll
+		o.write.overlap = o.write.every%3 == 0
 	case 2, 3:
 		o.write.more = func(s *timer.Spec) { s.Retry.MaxAttempts = 1 }
 	case 4: // it says the same as the policy
