@@ -29,8 +29,7 @@ type awaited struct{ *replica }
 
 func (a awaited) handle(w *worker) {
 	a.awaitUntil = w.now.Mono + birthTimeout
-	a.public.changed.Store(int64(w.now.Mono))
-	a.public.unborn.Store(a.raft == nil)
+	a.public.unborn.Store(max(1, int64(w.now.Mono))) // publish takes it back if the replica is here, or will not be
 	a.replica.publish()
 }
 

@@ -56,8 +56,8 @@ func TestReadyWhileALeaderChanges(t *testing.T) {
 	}
 	g := r.host.group(1)
 	changes := func(leader uint64) {
+		g.public.changes(r.clock.mono, g.lacks(g.public.leader.Load()))
 		g.public.leader.Store(leader)
-		g.public.changed.Store(int64(r.clock.mono))
 	}
 	changes(0)
 	if _, ok := r.host.Leader(3); ok || r.host.LacksLeader(3, true) || !r.host.LacksLeader(3, false) {
@@ -74,9 +74,55 @@ func TestReadyWhileALeaderChanges(t *testing.T) {
 		t.Error("the leader is not missed")
 	}
 	changes(7)
+	is("with a leader just now", true, false)
+	r.step(settleWithin)
+	is("with a leader for long", true, true)
+	changes(r.host.cfg.Node)
 	shardOf(g).canary.passed.Store(0)
 	is("before the canary", true, true)
 	is("before the canary", false, false)
 	r.step(leaderChangeFor)
 	is("without the canary for long", true, false)
+}
+
+// TestNotReadyWhileLeadersChange: a shard that lacks a leader for a fifth of the time makes its node
+// not ready, however short each time is, until it has rested. Changes in between, and a few short
+// ones, do not.
+func TestNotReadyWhileLeadersChange(t *testing.T) {
+	for _, test := range []struct {
+		lacks, leads time.Duration
+		rounds       int
+		ready        bool
+	}{
+		{700 * time.Millisecond, time.Second, 10, false},
+		{100 * time.Millisecond, 200 * time.Millisecond, 100, false},
+		{0, 300 * time.Millisecond, 100, true},
+		{100 * time.Millisecond, 900 * time.Millisecond, 100, true},
+		{600 * time.Millisecond, 100 * time.Millisecond, 3, true},
+	} {
+		r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
+		r.pass(time.Second)
+		g := r.host.group(1)
+		ready := func() bool { return r.host.NotReady(true) == nil }
+		changes := func(leader uint64, d time.Duration) {
+			g.public.changes(r.clock.mono, g.lacks(g.public.leader.Load()))
+			g.public.leader.Store(leader)
+			r.step(d)
+			shardOf(r.host.group(2)).canary.passed.Store(int64(r.clock.mono))
+		}
+		var last [2]bool
+		for n := range test.rounds {
+			changes(0, test.lacks)
+			last[0] = ready()
+			changes(uint64(100+n), test.leads)
+			last[1] = ready()
+		}
+		if last != [2]bool{test.ready, test.ready} {
+			t.Errorf("%+v: ready without and with a leader: %v", test, last)
+		}
+		if r.step(settleFor); !ready() {
+			t.Errorf("%+v: not ready after a rest: %v", test, r.host.NotReady(true))
+		}
+		r.abort()
+	}
 }

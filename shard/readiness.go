@@ -9,13 +9,72 @@ import (
 	"carillon/timer"
 )
 
-// leaderChangeFor is how long a node that has been ready stays so while a group's leader changes, or
-// the group has come here just now: leaderships move as shards do, and operations wait that long.
-const leaderChangeFor = 2 * time.Second
+// settleFor is how long a node that has been ready stays so while a group has no leader, or has come
+// here just now, or is led here and has not fired its canary yet: leaderships move as shards do, and
+// operations wait that long. It is for settleWithin as a whole. So a group whose leader changes all
+// the time makes its nodes not ready, and they stay so until it has rested, for mostUnrest at most.
+const (
+	settleFor    = 2 * time.Second
+	settleWithin = 10 * time.Second
+	mostUnrest   = settleFor + settleFor/4
 
-// changedLately reports whether a group has got another leader, or none, a moment ago.
-func (p *replicaPublic) changedLately(now time.Duration) bool {
-	return now-time.Duration(p.changed.Load()) < leaderChangeFor
+	restFor = (settleWithin - settleFor) / settleFor // how much of rest makes up for unrest
+)
+
+// unrest is how much of settleFor a group has used up.
+type unrest struct {
+	changed time.Duration // monotonic time at which the replica came, or the leader changed
+	spent   time.Duration // until then
+	first   bool          // no leader has been known yet
+}
+
+// at is how much is used up at a time, if the group has lacked something since its leader changed,
+// or has lacked nothing.
+func (u *unrest) at(now time.Duration, lacks bool) time.Duration {
+	if lacks {
+		return min(u.spent+now-u.changed, mostUnrest)
+	}
+	return max(0, u.spent-(now-u.changed)/restFor)
+}
+
+// changes records that the leader of a group changes. lacks: something was lacking until now. What
+// a new replica lacks until it knows a leader is no unrest of its group.
+func (p *replicaPublic) changes(now time.Duration, lacks bool) {
+	next := &unrest{changed: now}
+	if u := p.unrest.Load(); u != nil && !u.first {
+		next.spent = u.at(now, lacks)
+	}
+	p.unrest.Store(next)
+}
+
+// unrestAt is how much of settleFor a group has used up.
+func (p *replicaPublic) unrestAt(now time.Duration, lacks bool) time.Duration {
+	if u := p.unrest.Load(); u != nil {
+		return u.at(now, lacks)
+	}
+	return mostUnrest
+}
+
+// lacks reports whether a group with this leader has none, or is led here and has not fired its
+// canary yet.
+func (r *replica) lacks(leader uint64) bool {
+	at, led := r.canaryAt(leader)
+	return leader == 0 || led && at == 0
+}
+
+// canaryAt returns when the canary of a shard with this leader fired last, if it is led here.
+func (r *replica) canaryAt(leader uint64) (at time.Duration, led bool) {
+	s, ok := r.machine.(*timerShard)
+	if !ok || leader != r.w.host.cfg.Node {
+		return 0, false
+	}
+	return time.Duration(s.canary.passed.Load()), true
+}
+
+// lacksChild reports whether timers have waited for a child's first replica for long.
+func (p *replicaPublic) lacksChild(now time.Duration) bool {
+	since := p.unborn.Load()
+	return since != 0 && now-time.Duration(since) >= settleFor
 }
 
 // LacksLeader reports whether this node's replica of a group knows no leader. In a node that has
@@ -26,14 +85,14 @@ func (t *groupTable) LacksLeader(id timer.ShardID, wasReady bool) bool {
 	}
 	p := &t.resolve(id).public
 	if !p.present.Load() {
-		return !wasReady || p.unborn.Load() && !p.changedLately(t.h.cfg.Clock.Mono())
+		return !wasReady || p.lacksChild(t.h.cfg.Clock.Mono())
 	}
-	return p.leader.Load() == 0 && !(wasReady && p.changedLately(t.h.cfg.Clock.Mono()))
+	return p.leader.Load() == 0 && !(wasReady && p.unrestAt(t.h.cfg.Clock.Mono(), true) < settleFor)
 }
 
 // NotReady returns the reason why the host does not serve fully, or nil if it does: every group
 // that has a replica here has a leader, and every shard that this node leads has fired its canary
-// within canaryLate. A host that has been ready is excused while a group gets another leader.
+// within canaryLate. A host that has been ready is excused for a moment, see settleFor.
 func (h *Host) NotReady(wasReady bool) error {
 	select {
 	case <-h.started:
@@ -47,32 +106,29 @@ func (h *Host) NotReady(wasReady bool) error {
 	}
 	now := h.cfg.Clock.Mono()
 	for _, r := range h.all() {
-		switch leader := r.public.leader.Load(); {
-		case r.public.unborn.Load() && !r.public.changedLately(now):
+		leader := r.public.leader.Load()
+		at, led := r.canaryAt(leader)
+		lacks := leader == 0 || led && at == 0
+		restless := r.public.unrestAt(now, lacks) >= settleFor
+		switch {
+		case r.public.lacksChild(now):
 			return &NoLeaderError{Group: r.shard}
 		case h.dividing(r.shard): // it is there in a moment, and its parent is until then
-			continue
 		case !r.public.present.Load():
 			if r.shard == Meta {
 				return timer.ErrRecovering
 			}
-			continue
-		case leader == 0 && wasReady && r.public.changedLately(now):
-			continue
+		case lacks && wasReady && !restless:
 		case leader == 0:
 			return &NoLeaderError{Group: r.shard}
-		case r.shard == Meta || leader != h.cfg.Node:
-			continue
-		}
-		at := time.Duration(h.shard(r.shard).canary.passed.Load())
-		switch {
-		case at == 0 && wasReady && r.public.changedLately(now):
-			continue
-		case at == 0:
-			return &CanaryError{Shard: r.shard}
-		}
-		if now-at > canaryLate {
-			return &CanaryError{Shard: r.shard, Late: now - at}
+		case led && (at == 0 || now-at > canaryLate):
+			e := &CanaryError{Shard: r.shard}
+			if at != 0 {
+				e.Late = now - at
+			}
+			return e
+		case wasReady && restless:
+			return &NoLeaderError{Group: r.shard, Lately: true}
 		}
 	}
 	return nil
@@ -92,13 +148,20 @@ func (e *CanaryError) Error() string {
 }
 
 // NoLeaderError reports that a group with a replica here has no leader that this node can reach.
-type NoLeaderError struct{ Group timer.ShardID }
+type NoLeaderError struct {
+	Group  timer.ShardID
+	Lately bool // it has one now, and had none for more than settleFor lately
+}
 
 func (e *NoLeaderError) Error() string {
+	name := fmt.Sprintf("shard %d", e.Group)
 	if e.Group == Meta {
-		return "the meta group has no leader, or not one that this node can reach"
+		name = "the meta group"
 	}
-	return fmt.Sprintf("shard %d has no leader, or not one that this node can reach", e.Group)
+	if e.Lately {
+		return fmt.Sprintf("%s had no leader for more than %s of the last %s, or not one that this node could reach", name, settleFor, settleWithin)
+	}
+	return name + " has no leader, or not one that this node can reach"
 }
 
 // Each led shard keeps firing a timer of its own in CanaryTopic, through log, wheel and lease. So a

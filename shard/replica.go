@@ -149,8 +149,8 @@ func (r *replica) newRaft() error {
 		return fmt.Errorf("shard %d: start raft: %w", r.shard, err)
 	}
 	r.raft = node
+	r.public.unrest.Store(&unrest{changed: r.w.now.Mono, first: true})
 	r.public.present.Store(true)
-	r.public.changed.Store(int64(r.w.now.Mono))
 	r.election.leaderless, r.election.since = true, r.w.now.Mono
 	return nil
 }

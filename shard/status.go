@@ -24,21 +24,22 @@ type replicaPublic struct {
 	applied atomic.Uint64                      // index of the last applied entry
 	bytes   atomic.Int64                       // of the state, as of the last tick
 	divided atomic.Uint32                      // see table.DividedOf
-	unborn  atomic.Bool                        // timers wait here for this child's first replica
-	changed atomic.Int64                       // monotonic ns at which the replica came or was awaited, or the leader changed
+	unborn  atomic.Int64                       // monotonic ns since which timers wait here for this child's first replica; 0: none do
+	unrest  atomic.Pointer[unrest]             // see settleFor
 }
 
 // publish updates g.public.
 func (r *replica) publish() {
 	leader := r.leaderNode()
-	before := r.public.leader.Swap(leader)
+	before := r.public.leader.Load()
+	if leader != before {
+		r.public.changes(r.w.now.Mono, r.lacks(before))
+	}
+	r.public.leader.Store(leader)
 	r.public.serves.Store(r.serving)
 	r.public.present.Store(r.raft != nil)
-	if leader != before {
-		r.public.changed.Store(int64(r.w.now.Mono))
-	}
 	if r.raft != nil || !r.toBeBorn() {
-		r.public.unborn.Store(false)
+		r.public.unborn.Store(0)
 	}
 	r.public.takes.Store(!r.notLeading() || r.awaitsLeader())
 	r.public.applied.Store(r.applied)
