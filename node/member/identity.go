@@ -83,7 +83,7 @@ func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 		return Identity{}, fmt.Errorf("node: %s %w", path, err)
 	}
 	if id.NodeID == 0 || id.NodeID >= 1<<40 || id.ClusterID != "" && (id.Shards < 1 || id.Shards > 65535) {
-		return Identity{}, fmt.Errorf("node: %s is damaged: node id %d, %d shards", path, id.NodeID, id.Shards)
+		return Identity{}, fmt.Errorf("node: %s is damaged: node id %d, %d shards; %s", path, id.NodeID, id.Shards, identityAdvice)
 	}
 	return id, nil
 }
@@ -95,7 +95,7 @@ func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error)
 		return Identity{}, fmt.Errorf("node: %s holds snapshots but no %s: a restore into it was interrupted; restore into an empty directory", dir, identityFile)
 	}
 	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
-		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; restore the file, or start in an empty directory", dir, identityFile)
+		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; %s", dir, identityFile, identityAdvice)
 	}
 	// A directory that a killed process has made may be in memory only: it must be there after a
 	// power cut if its files count.
@@ -137,7 +137,7 @@ func decodeIdentity(data []byte) (Identity, error) {
 		return Identity{}, fmt.Errorf("is damaged%s: %w; %s", jsonOffset(err), err, identityAdvice)
 	}
 	if id.Version != identityVersion && id.Sum == "" {
-		return Identity{}, fmt.Errorf("has version %d, this build reads %d", id.Version, identityVersion)
+		return Identity{}, fmt.Errorf("has version %d, this build reads %d; start the release that wrote it", id.Version, identityVersion)
 	}
 	again, err := id.encode()
 	if err != nil {
@@ -149,7 +149,9 @@ func decodeIdentity(data []byte) (Identity, error) {
 	return id, nil
 }
 
-const identityAdvice = "put back what the newest start wrote (an older copy is refused), or empty the directory and join again under a new id"
+// identityAdvice says what to do about an identity that is damaged or gone.
+const identityAdvice = "put back the file that the newest start wrote (an older copy is refused). Else keep a copy of the directory and empty it: " +
+	"in a cluster start the node while the others serve, and they fill it; of a node alone, restore a backup into it"
 
 // jsonOffset names the offset at which a document is no longer JSON.
 func jsonOffset(err error) string {

@@ -48,7 +48,7 @@ func TestIdentityDamage(t *testing.T) {
 		if err := fsys.Damage(path, func([]byte) []byte { return change(append([]byte(nil), whole...)) }); err != nil {
 			t.Fatal(err)
 		}
-		if id, err := ReadIdentity(fsys, "data"); err == nil || !strings.Contains(err.Error(), path) {
+		if id, err := ReadIdentity(fsys, "data"); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), identityAdvice) {
 			t.Fatalf("%s at %d of %d: %+v, %v", what, at, len(whole), id, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	if err := fsys.MkdirAll("other/wal"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") {
+	if _, err := lockIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") || !strings.Contains(err.Error(), identityAdvice) {
 		t.Error(err)
 	}
 	// A restore writes the identity last.

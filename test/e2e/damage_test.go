@@ -325,16 +325,23 @@ func TestDamageAfterACleanStop(t *testing.T) {
 			refuses(t, dir, path, "offset")
 		})
 	}
-	t.Run("identity removed", func(t *testing.T) {
-		dir := a.copy(t)
-		if err := os.Remove(filepath.Join(dir, "identity.json")); err != nil {
-			t.Fatal(err)
-		}
-		code, _, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
-		if code != exitDown || !strings.Contains(says, "identity.json") || strings.Count(says, "\n") != 1 {
-			t.Errorf("code %d, stderr %q", code, says)
-		}
-	})
+	for what, change := range map[string]func(path string){
+		"removed": func(path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"damaged": func(path string) { flip(t, path, 20, 4) },
+	} {
+		t.Run("identity "+what, func(t *testing.T) {
+			dir := a.copy(t)
+			change(filepath.Join(dir, "identity.json"))
+			code, _, says := command(t, serveArgs(dir, "127.0.0.1:0")...)
+			if code != exitDown || !strings.Contains(says, "identity.json") || !strings.Contains(says, "restore a backup") || strings.Count(says, "\n") != 1 {
+				t.Errorf("code %d, stderr %q", code, says)
+			}
+		})
+	}
 }
 
 // TestPayloadThatIsAFrame: the last write of a node is torn, and what is left of it holds a payload that
