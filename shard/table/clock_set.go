@@ -109,23 +109,20 @@ func (r *restamping) due(t *Table, h timer.Handle, s *slab.Slot) {
 // times are those of clients and calendars, which stay, or which the leader sets anew: see
 // SeriesByRule.
 func (t *timers) DueByClock(h timer.Handle) bool {
-	v := t.viewOf(h)
-	return t.get(h) != nil && (isOutcome(&v) || t.arrays[h].Closed || t.isLeft(h, &v))
+	v, next := t.viewOf(h), t.viewOf(t.chains[h].newer)
+	return t.get(h) != nil && (isOutcome(&v) || t.arrays[h].Closed || isLeft(&v, &next))
 }
 
-// isLeft reports whether a timer is an occurrence that goes on beside its series, and whose due time
-// the series has set. A client has set that of the first one, which shows as long as the second one
-// is its successor, and of one that was changed or fired. A series that catches up with all has no
-// other occurrence for that time, so it stays, too.
-func (t *timers) isLeft(h timer.Handle, v *content.Blob) bool {
+// isLeft reports whether a timer is an occurrence that its series has left, and whose due time the
+// series has set. A client has set that of the first one, which shows as long as the next one is the
+// second, and of one that was changed or fired. A series that catches up with all has no other
+// occurrence for that time, so it stays, too.
+func isLeft(v, next *content.Blob) bool {
 	if v.Flags&content.IsSeries == 0 || v.Flags&content.NoExpiry != 0 || v.Occurrence != 0 || v.Version != 1 || v.AskedMs != 0 {
 		return false
 	}
-	if p := restRepeat(v.Rest); p == nil || !p.Overlap || p.CatchUp == timer.CatchUpAll {
-		return false
-	}
-	next := t.chains[h].newer
-	return next == 0 || t.viewOf(next).Occurrence != 2
+	p := restRepeat(v.Rest)
+	return p != nil && p.Overlap && p.CatchUp != timer.CatchUpAll && next.Occurrence != 2
 }
 
 // blob rewrites a blob of a timer with an open update.
