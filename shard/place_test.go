@@ -68,7 +68,7 @@ func TestReadyWhileALeaderChanges(t *testing.T) {
 	if r.host.LacksLeader(1, true) || !r.host.LacksLeader(1, false) {
 		t.Error("the leader is missed, or is not")
 	}
-	r.step(leaderChangeFor)
+	r.step(settleFor)
 	is("without a leader for long", true, false)
 	if !r.host.LacksLeader(1, true) {
 		t.Error("the leader is not missed")
@@ -81,7 +81,7 @@ func TestReadyWhileALeaderChanges(t *testing.T) {
 	shardOf(g).canary.passed.Store(0)
 	is("before the canary", true, true)
 	is("before the canary", false, false)
-	r.step(leaderChangeFor)
+	r.step(settleFor)
 	is("without the canary for long", true, false)
 }
 
