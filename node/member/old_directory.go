@@ -35,7 +35,7 @@ var (
 
 const (
 	askRetry    = 250 * time.Millisecond // a node that did not answer
-	askMinPause = 50 * time.Millisecond  // … even if it speaks to this one meanwhile
+	askMinPause = 50 * time.Millisecond  // … even if it speaks to this one meanwhile, and has answered
 )
 
 // knownQuestion asks a node what it knows of the one that asks; as JSON. The asking process is in
@@ -63,9 +63,9 @@ type knownFacts struct {
 type confirmations struct {
 	mu     sync.Mutex
 	have   map[uint64]bool
-	want   map[uint64]bool          // they were met and are to be asked
-	busy   map[uint64]bool          // they are being asked
-	again  map[uint64]time.Duration // when they may be asked again
+	want   map[uint64]bool          // they were met and are to be asked; true: they have spoken since they were last asked
+	busy   map[uint64]int           // questions that they have not answered yet
+	asked  map[uint64]time.Duration // when they were last asked
 	wanted task.Signal              // of askOthers, once it runs
 }
 
@@ -93,17 +93,28 @@ func (s *Self) confirmed(node uint64) error {
 	return errUnasked
 }
 
-// next takes a node to be asked now.
+// next takes a node to be asked now. One that is being asked, and speaks, may never have had the
+// question: it is asked once more.
 func (c *confirmations) next(now time.Duration, node uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.have[node] || c.busy[node] || now < c.again[node] {
+	last, before := c.asked[node]
+	spoke, met := c.want[node]
+	pause := askMinPause
+	if c.busy[node] > 0 {
+		pause = askRetry
+	}
+	if c.have[node] || before && now < last+pause || c.busy[node] > 0 && !spoke {
 		return false
 	}
 	if c.busy == nil {
-		c.busy, c.again, c.have = map[uint64]bool{}, map[uint64]time.Duration{}, map[uint64]bool{}
+		c.busy, c.asked, c.have = map[uint64]int{}, map[uint64]time.Duration{}, map[uint64]bool{}
 	}
-	c.busy[node], c.again[node] = true, now+askMinPause
+	c.busy[node]++
+	c.asked[node] = now
+	if met {
+		c.want[node] = false
+	}
 	return true
 }
 
@@ -111,11 +122,13 @@ func (c *confirmations) next(now time.Duration, node uint64) bool {
 func (c *confirmations) answered(node uint64, vouches bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.busy, node)
+	if c.busy[node]--; c.busy[node] == 0 {
+		delete(c.busy, node)
+	}
 	if vouches {
 		c.have[node] = true
 		delete(c.want, node)
-		delete(c.again, node)
+		delete(c.asked, node)
 	}
 }
 
@@ -124,7 +137,7 @@ func (c *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range nodes {
-		if n.ID != self && !c.have[n.ID] && !c.want[n.ID] {
+		if _, met := c.want[n.ID]; n.ID != self && !c.have[n.ID] && !met {
 			ids = append(ids, n.ID)
 		}
 	}
@@ -140,7 +153,7 @@ func (c *confirmations) forget(node uint64) {
 	defer c.mu.Unlock()
 	delete(c.have, node)
 	delete(c.want, node)
-	delete(c.again, node)
+	delete(c.asked, node)
 }
 
 // startCheck finds out whether this process runs on an older copy of its directory.

@@ -129,6 +129,13 @@ func TestNobodyIsHeardUnasked(t *testing.T) {
 	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.next(askMinPause-1, 2) || !v.next(askMinPause, 2) {
 		t.Errorf("after a question without an answer: %v", err)
 	}
+	if v.next(askMinPause+askRetry, 2) {
+		t.Error("a silent node is asked twice at a time")
+	}
+	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.next(askMinPause+askRetry-1, 2) || !v.next(askMinPause+askRetry, 2) {
+		t.Errorf("it speaks, so the question or its answer may be lost; it is not asked again: %v", err)
+	}
+	v.answered(2, false)
 	v.answered(2, true)
 	if err := s.Admit(h); err != nil || v.next(askRetry, 2) || len(v.open(s.member.Load().State.Nodes(), 1)) != 0 {
 		t.Errorf("once it vouches: %v", err)
