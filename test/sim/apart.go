@@ -91,7 +91,7 @@ func (w *World) nameIn(topic string, id timer.ShardID, prefix string) string {
 	t := &timer.Topic{Name: topic}
 	for i := 0; ; i++ {
 		name := fmt.Sprint(prefix, i)
-		if int(id) > w.swarm.shards && timer.ShardOf(t, name, 2*w.swarm.shards) == id || w.holderOf(t, name) == id {
+		if int(id) > w.swarm.shards && timer.ShardOf(t, name, w.most()) == id || w.holderOf(t, name) == id {
 			return name
 		}
 	}

@@ -97,8 +97,8 @@ func (l *markInLog) Snapshot(m record.Mark) error {
 // remembers checks after a start that the disk still holds the replicas.
 func (n *node) remembers() {
 	if n.reached == nil {
-		n.reached = make([]reached, 2*n.w.swarm.shards+1)
-		n.restored = make([]restored, 2*n.w.swarm.shards+1)
+		n.reached = make([]reached, n.w.most()+1)
+		n.restored = make([]restored, n.w.most()+1)
 	}
 	for i, had := range n.reached {
 		// without entries its creation may not have been on disk yet

@@ -8,45 +8,70 @@ import (
 	"carillon/timer"
 )
 
-// One run in eight doubles the number of its shards, at a moment of the first phase. The product
-// does all that: its meta group, controller, routing and hosts. Clients and judges name a timer by
-// the shard that gave its number, which moves with it; where it is by now is holder.
+// One run in eight doubles the number of its shards, at a moment of the first phase; half of those
+// with few shards do it twice, at one request or at two. The product does all that: its meta group,
+// controller, routing and hosts. Clients and judges name a timer by the shard that gave its number,
+// which moves with it; where it is by now is holder.
 
 // growing is the doubling of a run.
 type growing struct {
-	chance chance
-	on     bool
-	born   int // the last shard that had a leader
+	chance    chance
+	on        bool
+	doublings int
+	atOnce    bool // all are asked for at once; else each when the one before seems to have ended
+	born      int  // the last shard that had a leader
 }
 
+// fewShards is up to how many shards a run may double twice: they are divided one after the other.
+const fewShards = 12
+
 func (w *World) drawGrowing() {
-	w.growing.chance = newChance(w.cfg.Seed, 67)
-	w.growing.on = w.growing.chance.IntN(8) == 0 || w.cfg.Profile == grows || w.cfg.Profile == wide
-	if w.growing.on {
-		w.swarm.replicaFaults.overtake = 0 // its timers have a topic that there never was: it is awaited
+	g := &w.growing
+	g.chance = newChance(w.cfg.Seed, 67)
+	g.on = g.chance.IntN(8) == 0 || w.cfg.Profile == grows || w.cfg.Profile == wide
+	if !g.on {
+		return
+	}
+	w.swarm.replicaFaults.overtake = 0 // its timers have a topic that there never was: it is awaited
+	g.doublings = 1
+	if again := newChance(w.cfg.Seed, 83); w.swarm.shards <= fewShards && again.IntN(2) == 0 {
+		g.doublings, g.atOnce = 2, again.IntN(2) == 0
 	}
 }
 
 // grows is the profile in which every run doubles.
 const grows = "growing"
 
-// grow begins the doubling at a drawn moment.
+// most is how many shards there are in the end.
+func (w *World) most() int { return w.swarm.shards << w.growing.doublings }
+
+// grow begins the doubling at a drawn moment. A second one has to fit in, too.
 func (w *World) grow() {
 	if g := &w.growing; g.on {
-		w.checker.times.founded = w.swarm.shards
-		w.after(g.chance.between(time.Second, w.swarm.safety*3/4), w.askToGrow)
+		w.checker.times.founded, w.checker.times.most = w.swarm.shards, w.most()
+		within := w.swarm.safety * 3 / 4
+		if g.doublings > 1 {
+			within = max(within/3, 2*time.Second)
+		}
+		w.after(g.chance.between(time.Second, within), w.askToGrow)
 	}
 }
 
-// askToGrow asks a node, again and again, until there are twice as many shards.
+// askToGrow asks a node, again and again, until there are as many shards as there are to be. What is
+// asked for while shards double is refused.
 func (w *World) askToGrow() {
-	if w.grown() {
+	known := w.known()
+	if known >= w.most() {
 		return
 	}
 	if n := w.anyUpOf(w.growing.chance); n != nil && n.member != nil {
-		w.note(n, "grow", uint64(w.swarm.shards), 0, "")
+		to := 2 * known
+		if w.growing.atOnce {
+			to = w.most()
+		}
+		w.note(n, "grow", uint64(known), 0, "")
 		n.tasks.Go(func() {
-			_ = n.member.SetShards(n.tasks.ctx, 2*w.swarm.shards) // it is asked again
+			_ = n.member.SetShards(n.tasks.ctx, to) // it is asked again
 		})
 	}
 	w.after(w.growing.chance.between(500*time.Millisecond, 2*time.Second), w.askToGrow)
@@ -66,14 +91,15 @@ func (w *World) anyUpOf(c chance) *node {
 	return there[c.IntN(len(there))]
 }
 
-// grown reports whether a node knows of twice as many shards.
-func (w *World) grown() bool {
+// known is the greatest number of shards of which a node knows.
+func (w *World) known() int {
+	most := w.swarm.shards
 	for _, n := range w.nodes {
-		if n.state != nil && n.state.Shards().Now > w.swarm.shards {
-			return true
+		if n.state != nil {
+			most = max(most, n.state.Shards().Now)
 		}
 	}
-	return false
+	return most
 }
 
 // shards is up to which shard there is one by now.
@@ -92,12 +118,12 @@ const growLimit = 2 * time.Minute
 
 // divided reports whether all shards are divided, and have dropped what has left them.
 func (w *World) divided() bool {
-	for id := timer.ShardID(1); int(id) <= 2*w.swarm.shards; id++ {
+	for id := timer.ShardID(1); int(id) <= w.most(); id++ {
 		n := w.leader(id)
 		if n == nil {
 			return false
 		}
-		if t := n.host.Table(id); t.DividedOf() != 2*w.swarm.shards || t.Leaving() {
+		if t := n.host.Table(id); t.DividedOf() != w.most() || t.Leaving() {
 			return false
 		}
 	}
@@ -111,23 +137,28 @@ func (w *World) holder(topic timer.TopicID, id string) timer.ShardID {
 
 func (w *World) holderOf(t *timer.Topic, id string) timer.ShardID {
 	at := timer.ShardOf(t, id, w.swarm.shards)
-	if w.growing.on {
-		if n := w.leader(at); n != nil {
-			if of := n.host.Table(at).DividedOf(); of != 0 {
-				return timer.ShardOf(t, id, of)
-			}
+	for of := 2 * w.swarm.shards; of <= w.most(); of *= 2 {
+		if n := w.leader(at); n == nil || n.host.Table(at).DividedOf() < of {
+			break
 		}
+		at = timer.ShardOf(t, id, of)
 	}
 	return at
 }
 
 // holderAt is the shard that has a call's timer, as the replicas of a node know.
 func (n *node) holderAt(j *scheduler.Delivery) timer.ShardID {
-	t := n.host.Table(j.Shard)
-	if t == nil || t.DividedOf() == 0 || j.Topic == nil {
-		return j.Shard
+	at := j.Shard
+	for of := 2 * n.w.swarm.shards; of <= n.w.most() && j.Topic != nil; of *= 2 {
+		if int(at) > of { // it came of a later doubling
+			continue
+		}
+		if t := n.host.Table(at); t == nil || t.DividedOf() < of {
+			break
+		}
+		at = timer.ShardOf(j.Topic, j.Job.ID, of)
 	}
-	return timer.ShardOf(j.Topic, j.Job.ID, t.DividedOf())
+	return at
 }
 
 // keyOf names a timer by the shard that gave its number. shard is the one that was asked for it, in

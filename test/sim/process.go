@@ -220,7 +220,7 @@ func (n *node) open() {
 	})
 	n.topics = route.NewTopics(n.router, n.state.Topics, n.member)
 	n.self.SetMember(n.member)
-	n.checked = make([]checkedGroup, 2*w.swarm.shards+1)
+	n.checked = make([]checkedGroup, w.most()+1)
 	n.remembers()
 	n.every(time.Second, n.housekeep)
 	ctx := n.tasks.ctx

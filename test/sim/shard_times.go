@@ -11,7 +11,8 @@ import (
 // turns, and a shard's own clock after each entry.
 type shardTimes struct {
 	shards  []shardTime // by group
-	founded int         // shards, of which each may have a child; 0: none has
+	founded int         // shards that may have children; 0: none has
+	most    int         // shards with all children
 }
 
 // shardTime is the record of one shard.
@@ -54,14 +55,16 @@ func (s *shardTimes) of(id timer.ShardID) *shardTime {
 	return &s.shards[id]
 }
 
-// all returns the records of a shard, and of its child or its parent.
-func (s *shardTimes) all(id timer.ShardID) []*shardTime {
+// all returns the records of a shard, and of those that it was divided from or into.
+func (s *shardTimes) all(id timer.ShardID) (family []*shardTime) {
 	if s.founded == 0 || id == 0 {
 		return []*shardTime{s.of(id)}
 	}
-	parent := 1 + (id-1)%timer.ShardID(s.founded)
-	s.of(parent + timer.ShardID(s.founded)) // it may move the others
-	return []*shardTime{s.of(parent), s.of(parent + timer.ShardID(s.founded))}
+	s.of(timer.ShardID(s.most)) // it may move the others
+	for id := 1 + (int(id)-1)%s.founded; id <= s.most; id += s.founded {
+		family = append(family, s.of(timer.ShardID(id)))
+	}
+	return family
 }
 
 // led records a leader's clock, or that a node does not lead the shard.
