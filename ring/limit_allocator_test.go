@@ -108,14 +108,14 @@ type limitModel struct {
 	t      *testing.T
 	random *rand.Rand
 	now    time.Duration
-	nodes  []*household
+	nodes  []*limitNode
 	topic  *timer.Topic
 	wires  []wire
 	lossy  bool
 	late   time.Duration // reports between the first two nodes, at least
 }
 
-type household struct {
+type limitNode struct {
 	id     uint64
 	starts uint32
 	shares *LimitAllocator
@@ -140,7 +140,7 @@ func newParish(t *testing.T, seed uint64, nodes, limit int) *limitModel {
 	v := &limitModel{t: t, random: rand.New(rand.NewPCG(seed, 5)), now: time.Hour, topic: &timer.Topic{ID: 3, Name: "t"}}
 	v.topic.Policy.Concurrency = limit
 	for i := range nodes {
-		n := &household{id: uint64(i + 1), starts: 1}
+		n := &limitNode{id: uint64(i + 1), starts: 1}
 		n.shares = NewLimitAllocator(n.id, n.starts)
 		v.nodes = append(v.nodes, n)
 	}
@@ -162,8 +162,8 @@ func (m *limitModel) agree(same bool) {
 	}
 }
 
-func (h *household) held(now time.Duration) (held int) {
-	for _, end := range h.open {
+func (l *limitNode) held(now time.Duration) (held int) {
+	for _, end := range l.open {
 		if end > now {
 			held++
 		}
@@ -172,7 +172,7 @@ func (h *household) held(now time.Duration) (held int) {
 }
 
 // beat is one look of a node, and its word on the way to the others.
-func (m *limitModel) beat(n *household) {
+func (m *limitModel) beat(n *limitNode) {
 	st := Observation{
 		Now: m.now, WallMs: (m.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{m.topic},
 		Held: func(timer.TopicID) int { return n.held(m.now) }, Keys: func(timer.TopicID) int { return n.keys },

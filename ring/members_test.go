@@ -20,56 +20,56 @@ import (
 	"pgregory.net/rapid"
 )
 
-// village is some Members on loopback; news is signalled whenever anybody's list changes or anybody
+// gossipNetwork is some Members on loopback; news is signalled whenever anybody's list changes or anybody
 // logs.
-type village struct {
+type gossipNetwork struct {
 	t    *testing.T
 	news chan struct{}
 }
 
-type villager struct {
+type gossipMember struct {
 	*Members
 	log    *logLines
 	cancel context.CancelFunc
 	done   chan error
 }
 
-func newVillage(t *testing.T) *village {
-	return &village{t, make(chan struct{}, 1)}
+func newGossipNetwork(t *testing.T) *gossipNetwork {
+	return &gossipNetwork{t, make(chan struct{}, 1)}
 }
 
-func (v *village) start(self Member, options ...func(*MembersConfig)) *villager {
-	v.t.Helper()
+func (n *gossipNetwork) start(self Member, options ...func(*MembersConfig)) *gossipMember {
+	n.t.Helper()
 	if self.Name == "" {
 		self.Name = fmt.Sprintf("n%d", self.ID)
 	}
-	log := &logLines{news: v.news}
+	log := &logLines{news: n.news}
 	// Where nobody else listens: a port is still free when its node comes back.
 	cfg := MembersConfig{
 		Self: self, Bind: "127.0.7.1:0", Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		Pace:    Pace{Probe: 200 * time.Millisecond, Gossip: 20 * time.Millisecond, PushPull: 300 * time.Millisecond, Rejoin: 200 * time.Millisecond},
-		Changed: func() { signal(v.news) },
+		Changed: func() { signal(n.news) },
 	}
 	for _, o := range options {
 		o(&cfg)
 	}
 	m, err := NewMembers(cfg)
 	if err != nil {
-		v.t.Fatal(err)
+		n.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &villager{m, log, cancel, make(chan error, 1)}
+	p := &gossipMember{m, log, cancel, make(chan error, 1)}
 	go func() { p.done <- m.Run(ctx) }()
-	v.t.Cleanup(func() { p.stop(v.t) })
+	n.t.Cleanup(func() { p.stop(n.t) })
 	select {
 	case <-m.Ready():
 	case err := <-p.done:
-		v.t.Fatalf("run: %v", err)
+		n.t.Fatalf("run: %v", err)
 	}
 	return p
 }
 
-func joining(others ...*villager) func(*MembersConfig) {
+func joining(others ...*gossipMember) func(*MembersConfig) {
 	return func(c *MembersConfig) {
 		for _, o := range others {
 			c.Join = append(c.Join, o.Addr())
@@ -78,54 +78,54 @@ func joining(others ...*villager) func(*MembersConfig) {
 }
 
 // stop ends it the orderly way and waits; the second time it does nothing.
-func (v *villager) stop(t *testing.T) {
-	if v.cancel == nil {
+func (gm *gossipMember) stop(t *testing.T) {
+	if gm.cancel == nil {
 		return
 	}
-	v.cancel()
-	v.cancel = nil
-	if err := <-v.done; err != nil {
+	gm.cancel()
+	gm.cancel = nil
+	if err := <-gm.done; err != nil {
 		t.Errorf("run: %v", err)
 	}
 }
 
 // crash ends it without a word.
-func (v *villager) crash(t *testing.T) {
-	v.gossip.shutdown()
-	v.stop(t)
+func (gm *gossipMember) crash(t *testing.T) {
+	gm.gossip.shutdown()
+	gm.stop(t)
 }
 
 // until waits for news until the condition holds.
-func (v *village) until(what string, holds func() bool) {
-	v.t.Helper()
+func (n *gossipNetwork) until(what string, holds func() bool) {
+	n.t.Helper()
 	deadline := time.After(time.Minute)
 	for !holds() {
 		select {
-		case <-v.news:
+		case <-n.news:
 		case <-deadline:
-			v.t.Fatalf("waited in vain until %s", what)
+			n.t.Fatalf("waited in vain until %s", what)
 		}
 	}
 }
 
 // sees describes a list: "1 2+ 3-" is 1 alive, 2 left, 3 dead.
-func (v *villager) sees() string {
+func (gm *gossipMember) sees() string {
 	var out []string
-	for _, m := range v.List() {
+	for _, m := range gm.List() {
 		out = append(out, fmt.Sprint(m.ID)+map[MemberState]string{MemberAlive: "", MemberLeft: "+", MemberDead: "-"}[m.State])
 	}
 	return strings.Join(out, " ")
 }
 
-func (v *village) untilSees(want string, all ...*villager) {
-	v.t.Helper()
+func (n *gossipNetwork) untilSees(want string, all ...*gossipMember) {
+	n.t.Helper()
 	for _, p := range all {
-		v.until(fmt.Sprintf("%d, which sees %q, sees %q", p.cfg.Self.ID, p.sees(), want), func() bool { return p.sees() == want })
+		n.until(fmt.Sprintf("%d, which sees %q, sees %q", p.cfg.Self.ID, p.sees(), want), func() bool { return p.sees() == want })
 	}
 }
 
-func (v *villager) knows(id uint64) Member {
-	for _, m := range v.List() {
+func (gm *gossipMember) knows(id uint64) Member {
+	for _, m := range gm.List() {
 		if m.ID == id {
 			return m
 		}
@@ -175,7 +175,7 @@ func TestMembersFindEachOtherAndLeave(t *testing.T) {
 			}
 		}
 	}()
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	a := v.start(Member{ID: 1, Starts: 7, HTTP: "10.0.0.1:7700", Peer: "10.0.0.1:7701", Zone: "z", Version: "v1", Expect: 3, Shards: 16, Replicas: 3})
 	b := v.start(Member{ID: 2}, joining(a))
 	c := v.start(Member{ID: 3}, joining(b))
@@ -200,7 +200,7 @@ func TestMembersFindEachOtherAndLeave(t *testing.T) {
 }
 
 func TestMembersNoticeACrashAndARestart(t *testing.T) {
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	a := v.start(Member{ID: 1})
 	b := v.start(Member{ID: 2, Starts: 1}, joining(a))
 	v.untilSees("1 2", a, b)
@@ -213,7 +213,7 @@ func TestMembersNoticeACrashAndARestart(t *testing.T) {
 
 // The other side comes back at its old address, knowing nobody.
 func TestMembersRejoinWhatTheyLost(t *testing.T) {
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	a := v.start(Member{ID: 1})
 	b := v.start(Member{ID: 2, Starts: 1}, joining(a))
 	v.untilSees("1 2", a, b)
@@ -225,7 +225,7 @@ func TestMembersRejoinWhatTheyLost(t *testing.T) {
 
 // A node that is not there yet is found when it comes.
 func TestMembersJoinLateComers(t *testing.T) {
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	b := v.start(Member{ID: 2})
 	addr := b.Addr()
 	b.stop(t)
@@ -239,10 +239,10 @@ func TestMembersJoinLateComers(t *testing.T) {
 }
 
 func TestMembersOfTwoClustersDoNotMix(t *testing.T) {
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	a := v.start(Member{ID: 1, Cluster: "aaaa"})
 	b := v.start(Member{ID: 2, Cluster: "bbbb"}, joining(a))
-	for _, p := range []*villager{a, b} {
+	for _, p := range []*gossipMember{a, b} {
 		v.until("the refusal is said", func() bool { return p.log.count("another cluster", a.Addr(), b.Addr()) > 0 })
 	}
 	c := v.start(Member{ID: 3}, joining(a, b)) // belongs to none yet, and stands between the two
@@ -254,7 +254,7 @@ func TestMembersOfTwoClustersDoNotMix(t *testing.T) {
 	}
 	v.untilSees("1 3", a, c)
 	v.untilSees("2", b)
-	for _, p := range []*villager{a, b} {
+	for _, p := range []*gossipMember{a, b} {
 		if n := p.log.count("another cluster", a.Addr(), b.Addr()); n != 1 {
 			t.Errorf("%d said the refusal %d times", p.cfg.Self.ID, n)
 		}
@@ -265,20 +265,20 @@ func TestMembersWithDifferentKeys(t *testing.T) {
 	key := func(b byte) func(*MembersConfig) {
 		return func(c *MembersConfig) { c.Keys = [][]byte{bytes.Repeat([]byte{b}, 32)} }
 	}
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	a := v.start(Member{ID: 1}, key('a'))
 	same := v.start(Member{ID: 2}, key('a'), joining(a))
 	other := v.start(Member{ID: 3}, key('x'), joining(a))
 	none := v.start(Member{ID: 4}, joining(a))
 	v.untilSees("1 2", a, same)
-	for _, p := range []*villager{a, other, none} {
+	for _, p := range []*gossipMember{a, other, none} {
 		v.until("the key is blamed", func() bool { return p.log.count("level=WARN", "--gossip-key") > 0 })
 	}
 	v.untilSees("1 2", same)
 	if other.sees() != "3" || none.sees() != "4" {
 		t.Fatalf("%q %q", other.sees(), none.sees())
 	}
-	for _, p := range []*villager{a, other, none} {
+	for _, p := range []*gossipMember{a, other, none} {
 		if n := p.log.count("level=WARN"); n > 3 {
 			t.Errorf("%d warned %d times", p.cfg.Self.ID, n)
 		}
@@ -299,12 +299,12 @@ func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 		return list
 	}
 	first := func(c *MembersConfig) { c.Keys = keys("o") }
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	a := v.start(Member{ID: 1}, first)
 	b := v.start(Member{ID: 2}, first, joining(a))
 	v.untilSees("1 2", a, b)
 	for i, next := range []string{"on", "no", "n"} {
-		for _, p := range []*villager{a, b} {
+		for _, p := range []*gossipMember{a, b} {
 			if err := p.SetKeys(keys(next)); err != nil {
 				t.Fatal(err)
 			}
@@ -312,7 +312,7 @@ func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 			if err := p.Update(func(m *Member) { m.Zone = zone }); err != nil {
 				t.Fatal(err)
 			}
-			other := map[*villager]*villager{a: b, b: a}[p]
+			other := map[*gossipMember]*gossipMember{a: b, b: a}[p]
 			v.until("news of "+zone, func() bool {
 				return slices.ContainsFunc(other.List(), func(m Member) bool { return m.Zone == zone })
 			})
@@ -374,7 +374,7 @@ func TestMembersBind(t *testing.T) {
 			t.Error("it ran twice")
 		}
 	}
-	v := newVillage(t)
+	v := newGossipNetwork(t)
 	p := v.start(Member{ID: 1}, func(c *MembersConfig) { c.Bind, c.Advertise = ":0", "localhost" })
 	host, _, err := net.SplitHostPort(p.Addr())
 	if err != nil || !net.ParseIP(host).IsLoopback() {
@@ -407,7 +407,7 @@ func TestMembersKeepTheLatestStart(t *testing.T) {
 		}
 		return gossipNode{name: nodeName(v), addr: "127.0.0.1:1", meta: meta}
 	}
-	p := &villager{Members: m}
+	p := &gossipMember{Members: m}
 	older, newer := node(Member{ID: 2, Starts: 1, Name: "b"}), node(Member{ID: 2, Starts: 2, Name: "b"})
 	m.nodeSeen(newer)
 	m.nodeSeen(older)

@@ -90,7 +90,7 @@ func TestDropSerialInSlices(t *testing.T) {
 	for _, c := range r.calls.take() {
 		c.answer(200)
 	}
-	r.pass(2*sweepEach + time.Second)
+	r.pass(2*sweepEvery + time.Second)
 	if c := r.table().Counts(2); c.Done != int64(slices) {
 		t.Errorf("%+v, want %d done", c, slices)
 	}

@@ -12,7 +12,7 @@ import (
 	"carillon/shard/record"
 )
 
-// Replicas of a group compare their states while they run (I7). Every compareEach the leader
+// Replicas of a group compare their states while they run (I7). Every compareEvery the leader
 // appends an item that requests a comparison. Each voter that applies it sends its state hash after
 // that entry to all members, and each member compares the hashes for itself. The state of a
 // majority of the voters is right, whichever replica leads. A replica with another state is wrong
@@ -21,8 +21,8 @@ import (
 // replayed.
 
 const (
-	compareEach = 10 * time.Second
-	pointsKept  = 4 // newest points kept of each replica
+	compareEvery = 10 * time.Second
+	pointsKept   = 4 // newest points kept of each replica
 )
 
 // statePoint is a replica's state after an entry.
@@ -44,13 +44,13 @@ type comparison struct {
 	differs bool                    // states without a majority were logged; cleared when the majority has this state
 }
 
-// tick makes the leader request a comparison every compareEach, if an entry was applied
+// tick makes the leader request a comparison every compareEvery, if an entry was applied
 // since the last one.
 func (c *comparison) tick(r *replica) {
 	if !r.serving || r.w.now.Mono < c.nextAt || len(r.store.Conf.Voters)+len(r.store.Conf.Learners) < 2 {
 		return
 	}
-	c.nextAt = r.w.now.Mono + compareEach
+	c.nextAt = r.w.now.Mono + compareEvery
 	if r.applied > max(c.last, foundingIndex) {
 		c.wanted = true
 		r.w.touch(r)
@@ -231,8 +231,8 @@ func (c *comparison) receive(r *replica, from uint64, body []byte) {
 
 // A replica whose state is not that of most others, while its log is right, is wrong. It votes and
 // keeps the log as before, but does not lead, answer, write snapshots or send them. The host reports
-// it to the meta group's leader, which takes the replica out of the group and makes another on the same
-// node, or elsewhere, under a new id (docs/adr/0056).
+// it to the meta group's leader, which takes the replica out of the group and makes another on the
+// same node, or elsewhere, under a new id (docs/adr/0056).
 
 // ErrMemoryFault reports that a state in memory differs from the applied one.
 var ErrMemoryFault = errors.New("the state in memory has changed by itself")
@@ -240,7 +240,7 @@ var ErrMemoryFault = errors.New("the state in memory has changed by itself")
 // A replica that takes the place of a wrong one and is wrong again shows a fault of the program.
 // The next one is asked for later each time, so that the group does not copy its state for ever.
 const (
-	wrongAgain     = time.Minute // doubling
+	wrongRetry     = time.Minute // doubling
 	maxWrongReport = time.Hour
 )
 
@@ -262,7 +262,7 @@ func (w *wrongState) found(r *replica, why error) {
 	}
 	w.why, w.reportAt = why, r.w.now.Mono
 	if w.times > 0 {
-		w.reportAt += min(wrongAgain<<min(w.times-1, 10), maxWrongReport)
+		w.reportAt += min(wrongRetry<<min(w.times-1, 10), maxWrongReport)
 	}
 	w.times++
 	r.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing, and waits to be replaced", "shard", uint32(r.shard), "why", why)

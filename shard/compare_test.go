@@ -179,7 +179,7 @@ func TestWrongReplicasAreToldLaterEachTime(t *testing.T) {
 			return c.hosts[0].clock.mono - begun
 		}
 		first, second, third := took(), took(), took()
-		if first > 10*time.Second || second < wrongAgain || second > wrongAgain+10*time.Second || third < 2*wrongAgain {
+		if first > 10*time.Second || second < wrongRetry || second > wrongRetry+10*time.Second || third < 2*wrongRetry {
 			t.Errorf("replaced after %s, %s, %s", first, second, third)
 		}
 	})

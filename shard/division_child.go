@@ -77,7 +77,7 @@ func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, repl
 		}
 		w.snapshot.feed.Abort()
 	}
-	s.division.bearAt = w.now.Mono + wantedRetry
+	s.division.bearAt = w.now.Mono + wantedSnapshotRetry
 	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())/2, birthFloor(w.stream)) {
 		w.host.cfg.Logger.Error("not enough disk space to create the new shard, whose timers wait for it: free some; the node then tries again", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
 		return

@@ -38,12 +38,12 @@ func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
 	}
 	last := g.store.Last()
 	g.membership.row = Assignment{Group: 1, Epoch: 4, Members: []Member{{Node: r.host.cfg.Node, Replica: g.id}}, Settled: true}
-	r.pass(10 * reconcileEach)
+	r.pass(10 * reconcileEvery)
 	if g.store.Last() != last || len(g.store.Conf.Learners) != 1 {
 		t.Errorf("by the placement of epoch 4: %d entries after %d, learners %x", g.store.Last(), last, g.store.Conf.Learners)
 	}
 	g.membership.row.Epoch = 6
-	r.pass(10 * reconcileEach)
+	r.pass(10 * reconcileEvery)
 	if len(g.store.Conf.Learners) != 0 || g.membership.epoch != 6 {
 		t.Errorf("by the placement of epoch 6: learners %x, epoch %d", g.store.Conf.Learners, g.membership.epoch)
 	}

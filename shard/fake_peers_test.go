@@ -199,7 +199,7 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 			told = told || m.GetType() == pb.MsgTimeoutNow && nodeOf(m.GetTo()) != 7
 		}
 		if told != aside {
-			t.Errorf("aside %v: an heir was told to stand: %v", aside, told)
+			t.Errorf("aside %v: a transferee was asked to campaign: %v", aside, told)
 		}
 		if p.answered() && p.op.err == nil {
 			t.Errorf("aside %v: acknowledged while the disk hangs", aside)

@@ -213,15 +213,15 @@ func TestHintElects(t *testing.T) {
 	r.host.SeemsGone(table.NewIncarnation(8, 1))
 	r.runIdle()
 	c.send(1, heartbeat(g.raft.BasicStatus().GetTerm()))
-	r.pass(standEach)
+	r.pass(candidacyEvery)
 	if g.leader || g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
 		t.Error("the leader is deposed although it was heard")
 	}
 	c.mute = true // the other follower has no hint yet
 	r.host.SeemsGone(table.NewIncarnation(8, 1))
-	r.pass(2 * standEach)
+	r.pass(2 * candidacyEvery)
 	c.mute = false
-	r.pass(2 * standEach)
+	r.pass(2 * candidacyEvery)
 	if !g.leader {
 		t.Error("nobody is elected")
 	}
@@ -240,7 +240,7 @@ func TestHintElectsAfterATimeout(t *testing.T) {
 	r.runIdle()
 	c.mute = false
 	r.host.SeemsGone(table.NewIncarnation(8, 1))
-	r.pass(2 * standEach)
+	r.pass(2 * candidacyEvery)
 	if !g.leader {
 		t.Error("nobody is elected")
 	}

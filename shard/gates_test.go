@@ -357,7 +357,7 @@ func TestLateAnswers(t *testing.T) {
 // delay the 503 of the commands behind it.
 func TestCanaryHoldsNobodyUp(t *testing.T) {
 	r := newHostHarness(t, nil)
-	r.pass(canaryEach - 100*time.Millisecond)
+	r.pass(canaryEvery - 100*time.Millisecond)
 	r.freeze = true
 	r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "x", Spec: &timer.Spec{DueMs: 1 << 41}})
 	r.turn()

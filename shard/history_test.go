@@ -10,19 +10,19 @@ import (
 	"carillon/timer"
 )
 
-// toldOf is a History that records its events.
-type toldOf struct{ lines []string }
+// recordedHistory is a History that records its events.
+type recordedHistory struct{ lines []string }
 
-func (t *toldOf) Record(id timer.ShardID, index uint64, events []table.HistoryEvent) {
+func (r *recordedHistory) Record(id timer.ShardID, index uint64, events []table.HistoryEvent) {
 	for _, e := range events {
-		t.lines = append(t.lines, fmt.Sprintf("%d/%d/%d %s %d %x", id, index, e.Item, e.ID, e.State, e.Body))
+		r.lines = append(r.lines, fmt.Sprintf("%d/%d/%d %s %d %x", id, index, e.Item, e.ID, e.State, e.Body))
 	}
 }
 
 // TestHistoryIsToldAgain: a restart emits the events that are still in the log once more, with the
 // same content and the same IDs.
 func TestHistoryIsToldAgain(t *testing.T) {
-	told := &toldOf{}
+	told := &recordedHistory{}
 	r := newHostHarness(t, func(c *Config) { c.History = told })
 	r.add("a", 0)
 	r.one().answer(500)

@@ -46,8 +46,8 @@ func (j *jointChange) leavesMost(without uint) bool {
 	return true
 }
 
-// blow is a failure of some nodes at one step of a change.
-type blow struct {
+// nodeFailure is a failure of some nodes at one step of a change.
+type nodeFailure struct {
 	step  int
 	nodes uint // bit set
 	how   string
@@ -62,7 +62,7 @@ const (
 
 // follows runs a change with one failure, or with none if b is nil. It returns the number of steps
 // until the assignment was followed.
-func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
+func (j *jointChange) follows(t testing.TB, b *nodeFailure) (steps int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			f, ok := p.(fault)
@@ -116,7 +116,7 @@ func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
 	return steps, nil
 }
 
-func (c *hostCluster) strike(b *blow) {
+func (c *hostCluster) strike(b *nodeFailure) {
 	var struck []int
 	for i := range c.hosts {
 		if b.nodes>>i&1 == 1 {
@@ -159,13 +159,13 @@ func (s steady) Read(p []byte) (int, error) {
 }
 
 // blows lists all failures that may hit a change with the given number of steps.
-func (j *jointChange) blows(steps int) (list []blow) {
+func (j *jointChange) blows(steps int) (list []nodeFailure) {
 	for step := 1; step <= steps; step++ {
 		for nodes := uint(1); nodes < 1<<j.nodes(); nodes++ {
 			for slow := -1; slow < j.nodes(); slow++ {
-				list = append(list, blow{step, nodes, power, slow})
+				list = append(list, nodeFailure{step, nodes, power, slow})
 				if j.leavesMost(nodes) {
-					list = append(list, blow{step, nodes, down, slow}, blow{step, nodes, away, slow})
+					list = append(list, nodeFailure{step, nodes, down, slow}, nodeFailure{step, nodes, away, slow})
 				}
 			}
 		}

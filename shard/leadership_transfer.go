@@ -10,9 +10,9 @@ import (
 // removed or its state is wrong.
 
 const (
-	// steadyFor is how long a leader serves before it transfers to the preferred replica, so that
+	// transferAfter is how long a leader serves before it transfers to the preferred replica, so that
 	// an unstable preferred replica does not make the leadership flap.
-	steadyFor = 3 * time.Second
+	transferAfter = 3 * time.Second
 	// handOverLimit is how long a transfer may take before it is given up.
 	handOverLimit = 2 * time.Second
 	// passedOverFor is how long no leadership goes to a node that frames did not reach: by then it
@@ -79,7 +79,7 @@ func (t *leadershipTransfer) transfereeWhere(r *replica, ids []uint64, may func(
 func (t *leadershipTransfer) toPreferred(r *replica) {
 	voters, _ := r.membership.wanted()
 	at := slices.Index(voters, r.id)
-	if at > 0 && r.w.now.Mono-r.servingSince >= steadyFor {
+	if at > 0 && r.w.now.Mono-r.servingSince >= transferAfter {
 		if next := t.transfereeAmong(r, voters[:1]); next != 0 {
 			t.begin(r, next)
 		}

@@ -13,28 +13,28 @@ import (
 	"carillon/timer"
 )
 
-// told counts messages of one kind by destination node, and passes all frames on.
-type told struct {
+// messageCounts counts messages of one kind by destination node, and passes all frames on.
+type messageCounts struct {
 	Peers
 	kind  byte
 	nodes map[uint64]int
 }
 
-func (t *told) Send(to uint64, frame []byte) {
+func (m *messageCounts) Send(to uint64, frame []byte) {
 	for rest := frame[1:]; len(rest) > 0; {
 		_, n := binary.Uvarint(rest[1:])
 		size := binary.LittleEndian.Uint32(rest[1+n:])
-		if rest[0] == t.kind {
-			t.nodes[to]++
+		if rest[0] == m.kind {
+			m.nodes[to]++
 		}
 		rest = rest[1+n+4+int(size):]
 	}
-	t.Peers.Send(to, frame)
+	m.Peers.Send(to, frame)
 }
 
 // countingMessages counts a host's messages of one kind.
-func countingMessages(kind byte) (p *told, change func(*Config)) {
-	p = &told{Peers: noPeers{}, kind: kind, nodes: map[uint64]int{}}
+func countingMessages(kind byte) (p *messageCounts, change func(*Config)) {
+	p = &messageCounts{Peers: noPeers{}, kind: kind, nodes: map[uint64]int{}}
 	return p, func(cfg *Config) {
 		if cfg.Peers != nil {
 			p.Peers = cfg.Peers

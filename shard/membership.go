@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	reconcileEach = 100 * time.Millisecond
-	settledEach   = 500 * time.Millisecond // interval between reports to the meta group
+	reconcileEvery     = 100 * time.Millisecond
+	settledReportEvery = 500 * time.Millisecond // interval between reports to the meta group
 	// caughtUp is how many entries a learner may lack when it gets its vote: about as many as
 	// arrive in one or two round trips.
 	caughtUp = 256
@@ -66,7 +66,7 @@ func (m *membership) reconcile(r *replica) {
 	if !r.leader || !r.serving && !r.mayNotLead() || r.w.now.Mono < m.reconcileAt {
 		return
 	}
-	m.reconcileAt = r.w.now.Mono + reconcileEach
+	m.reconcileAt = r.w.now.Mono + reconcileEvery
 	r.transfer.expire(r)
 	if r.mayNotLead() {
 		r.transfer.toRemaining(r)
@@ -93,7 +93,7 @@ func (m *membership) reconcile(r *replica) {
 	case !sameIDs(voters, r.store.Conf.Voters) || !sameIDs(learners, r.store.Conf.Learners):
 	case !m.row.Settled:
 		if r.w.now.Mono >= m.settledAt && m.isKnown(r) {
-			m.settledAt = r.w.now.Mono + settledEach
+			m.settledAt = r.w.now.Mono + settledReportEvery
 			r.w.host.cfg.Placement.Settled(r.shard, m.row.Epoch)
 		}
 	default:

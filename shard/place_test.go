@@ -27,13 +27,13 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("after a minute: %v", err)
 	}
 	r.freeze = true
-	r.pass(canaryLate + canaryEach)
+	r.pass(canaryLate + canaryEvery)
 	late, ok := r.host.NotReady(false).(*CanaryError)
 	if !ok || late.Shard != 1 || late.Late < canaryLate || late.Error() != fmt.Sprintf("shard 1 fired its canary timer %s ago", late.Late.Round(time.Second)) {
 		t.Errorf("while the disk hangs: %v", r.host.NotReady(false))
 	}
 	r.freeze = false
-	r.pass(canaryEach + time.Second)
+	r.pass(canaryEvery + time.Second)
 	if err := r.host.NotReady(false); err != nil {
 		t.Errorf("after it: %v", err)
 	}

@@ -141,8 +141,8 @@ func (p *pipeline) sendHeld(r *replica) {
 	}
 }
 
-// setClockEach is how long a leader waits before it proposes again to set the shard's clock back.
-const setClockEach = time.Second
+// setClockEvery is how long a leader waits before it proposes again to set the shard's clock back.
+const setClockEvery = time.Second
 
 // maxPipelined bounds the proposed and unapplied entries of a group. When it is reached, client
 // operations wait and may time out.
@@ -296,7 +296,7 @@ func (s *timerShard) proposeClock() {
 		s.scheduler.FollowClock(&s.batch)
 		return
 	}
-	s.setClockAt = s.g.w.now.Mono + setClockEach
+	s.setClockAt = s.g.w.now.Mono + setClockEvery
 	s.g.w.host.cfg.Logger.Warn("the shard's clock is set back: that of an earlier leader was ahead", "shard", uint32(s.g.shard), "ahead_ms", ahead)
 	s.batch.SetClock()
 	s.scheduler.Rebase()

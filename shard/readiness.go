@@ -167,8 +167,8 @@ func (e *NoLeaderError) Error() string {
 // Each led shard keeps firing a timer of its own in CanaryTopic, through log, wheel and lease. So a
 // node is ready only if the whole path works.
 const (
-	canaryEach = 10 * time.Second
-	canaryLate = 3 * canaryEach // a shard without a delivery for this long is not ready
+	canaryEvery = 10 * time.Second
+	canaryLate  = 3 * canaryEvery // a shard without a delivery for this long is not ready
 
 	canaryPhases = 128 // of the many shards of a worker
 )
@@ -184,15 +184,15 @@ func (c *canary) begin(now time.Duration) {
 	c.passed.Store(0)
 }
 
-// tickCanary puts the canary timer again every canaryEach while this replica serves.
+// tickCanary puts the canary timer again every canaryEvery while this replica serves.
 func (s *timerShard) tickCanary() {
 	if !s.g.serving || s.g.w.now.Mono < s.canary.next || s.g.w.host.draining.Load() || !s.g.w.sure() {
 		return
 	}
-	s.canary.next = s.g.w.now.Mono + canaryEach
+	s.canary.next = s.g.w.now.Mono + canaryEvery
 	if len(s.g.w.groups) > canaryPhases { // else one turn would be all of theirs at once
-		phase := canaryEach * time.Duration(s.g.shard%canaryPhases) / canaryPhases
-		s.canary.next -= (s.g.w.now.Mono - phase) % canaryEach
+		phase := canaryEvery * time.Duration(s.g.shard%canaryPhases) / canaryPhases
+		s.canary.next -= (s.g.w.now.Mono - phase) % canaryEvery
 	}
 	s.putCanary()
 }

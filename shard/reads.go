@@ -12,11 +12,11 @@ import (
 )
 
 // scanSlots is how many slots the long reads of a worker (lists and walks) visit in one turn, in
-// all its groups together: about half a millisecond. scanEach is the fixed cost of a slice, in
+// all its groups together: about half a millisecond. scanSliceCost is the fixed cost of a slice, in
 // slots.
 const (
-	scanSlots = 16384
-	scanEach  = 64
+	scanSlots     = 16384
+	scanSliceCost = 64
 )
 
 // reads are a group's linearizable reads. All that arrive in one turn share one question to the
@@ -171,7 +171,7 @@ func (r *reads) serveLong(g *replica) {
 		n := copy(r.long, r.long[1:])
 		r.long[n], r.long = nil, r.long[:n]
 		slice := share
-		cost := min(slice, g.machine.slots()) + scanEach
+		cost := min(slice, g.machine.slots()) + scanSliceCost
 		share -= cost
 		g.w.budget.scanned += cost
 		if rd.serve(slice) {

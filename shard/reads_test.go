@@ -364,7 +364,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 	for range 5000 {
 		r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: later(0)})
 	}
-	r.pass(sweepEach + time.Second)
+	r.pass(sweepEvery + time.Second)
 	if n := r.queued(1); n > 1000 {
 		t.Errorf("%d entries are queued for one timer", n)
 	}
@@ -375,7 +375,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 	for range 5000 {
 		r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: later(time.Hour)})
 	}
-	r.pass(sweepEach + time.Second)
+	r.pass(sweepEvery + time.Second)
 	if n := r.scheduler().View.Inspect().Later; n > 1000 {
 		t.Errorf("%d entries wait for later for one timer", n)
 	}

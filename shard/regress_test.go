@@ -233,7 +233,7 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 			}
 			r.fs.SetHook(nil)
 			g.snapshots.wanted = wanted
-			r.pass(wantedRetry + time.Second)
+			r.pass(wantedSnapshotRetry + time.Second)
 			if got := g.files.Newest.Index != 0; got != wanted {
 				t.Errorf("wanted %v: written %v", wanted, got)
 			}

@@ -37,7 +37,7 @@ func TestSilentLeaderIsSucceeded(t *testing.T) {
 		if n := c.count(pb.MsgPreVote); n > 0 {
 			t.Errorf("%d votes are asked for too early", n)
 		}
-		r.pass(raftTick + 2*standEach)
+		r.pass(raftTick + 2*candidacyEvery)
 		for _, g := range r.host.all() {
 			if !g.leader {
 				t.Errorf("group %d has no leader", g.shard)

@@ -18,13 +18,13 @@ import (
 
 // When a snapshot is due.
 const (
-	snapshotLogBytes = 32 << 20 // default of Config; a larger state needs as much log
-	snapshotRetry    = 30 * time.Second
-	wantedRetry      = 2 * time.Second // if a follower, perhaps needed for a majority, waits
-	snapshotQueue    = 4               // chunks that wait for the writer
-	// settleAfter is how long after its newest snapshot an idle group gives up the older one. A
+	snapshotLogBytes    = 32 << 20 // default of Config; a larger state needs as much log
+	snapshotRetry       = 30 * time.Second
+	wantedSnapshotRetry = 2 * time.Second // if a follower, perhaps needed for a majority, waits
+	snapshotQueue       = 4               // chunks that wait for the writer
+	// dropOlderAfter is how long after its newest snapshot an idle group gives up the older one. A
 	// shard that has a leader is never idle, because of its canary.
-	settleAfter = 3 * canaryEach
+	dropOlderAfter = 3 * canaryEvery
 )
 
 // filesState is where a group's state is on disk, and when its files are written.
@@ -102,7 +102,7 @@ func (w *worker) tickFiles(r *replica) {
 	case r.id == 0 || !r.snapshots.mayTry(r, w.now.Mono) || r.applied < foundingIndex || r.applied == foundingIndex && !r.snapshots.wanted:
 	case r.snapshots.wanted:
 		w.beginSnapshot(r)
-	case pinned && r.applied == r.files.Newest.Index && w.now.Mono-r.files.savedAt > settleAfter:
+	case pinned && r.applied == r.files.Newest.Index && w.now.Mono-r.files.savedAt > dropOlderAfter:
 		r.files.DropOlder()
 		r.files.savedAt = w.now.Mono // not again while this mark is on its way
 		w.mark(r)
@@ -115,7 +115,7 @@ func (w *worker) tickFiles(r *replica) {
 func (s *snapshots) mayTry(r *replica, now time.Duration) bool {
 	wait := snapshotRetry
 	if s.wanted {
-		wait = wantedRetry
+		wait = wantedSnapshotRetry
 	}
 	return r.files.failedAt == 0 || now-r.files.failedAt >= wait
 }

@@ -28,7 +28,7 @@ func (h *hostHarness) fill(generations uint64) {
 // generations that are no longer needed.
 func (h *hostHarness) snapshots() {
 	h.t.Helper()
-	h.pass(settleAfter + time.Second)
+	h.pass(dropOlderAfter + time.Second)
 	if err := h.host.Housekeep(); err != nil {
 		h.t.Fatal(err)
 	}

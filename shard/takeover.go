@@ -72,15 +72,15 @@ func (r *replica) stepDown() {
 }
 
 const (
-	// standAfter is how long the first voter waits with its candidacy, until the others have got
+	// candidacyDelay is how long the first voter waits with its candidacy, until the others have got
 	// the hint too: they give no vote before.
-	standAfter = 10 * time.Millisecond
-	// standRank is how much later each next voter of the assignment stands: the one before it may
-	// be gone too.
-	standRank = 4 * tickInterval
-	standEach = tickInterval
-	// standFor is how long a voter stands again and again. Then the usual timeouts apply.
-	standFor = time.Second
+	candidacyDelay = 10 * time.Millisecond
+	// candidacyStagger is how much later each next voter of the assignment stands: the one before
+	// it may be gone too.
+	candidacyStagger = 4 * tickInterval
+	candidacyEvery   = tickInterval
+	// candidacyFor is how long a voter stands again and again. Then the usual timeouts apply.
+	candidacyFor = time.Second
 )
 
 // election is what a replica knows of its group's elections.
@@ -95,8 +95,8 @@ type election struct {
 }
 
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
-// that safe: a leader that lives and is followed by a majority still leads, and this follower finds it
-// again at its next heartbeat. Raft may have forgotten the leader already, by its own time-out.
+// that safe: a leader that lives and is followed by a majority still leads, and this follower finds
+// it again at its next heartbeat. Raft may have forgotten the leader already, by its own time-out.
 func (e *election) leaderSeemsGone(r *replica, node uint64) {
 	if nodeOf(cmp.Or(r.raft.BasicStatus().Lead, e.last)) != node || r.raft.ForgetLeader() != nil {
 		return
@@ -110,8 +110,8 @@ func (e *election) leaderSeemsGone(r *replica, node uint64) {
 	}
 	rank := slices.IndexFunc(rest, func(m Member) bool { return m.Replica == r.id })
 	if rank >= 0 {
-		e.at = r.w.now.Mono + standAfter + time.Duration(rank)*standRank
-		e.until = e.at + standFor
+		e.at = r.w.now.Mono + candidacyDelay + time.Duration(rank)*candidacyStagger
+		e.until = e.at + candidacyFor
 	}
 }
 
@@ -145,8 +145,8 @@ func (e *election) stand(r *replica) {
 		_ = r.raft.Campaign()
 		r.w.touch(r)
 	}
-	if now+standEach < e.until {
-		e.at = now + standEach
+	if now+candidacyEvery < e.until {
+		e.at = now + candidacyEvery
 	}
 }
 

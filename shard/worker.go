@@ -33,7 +33,7 @@ const (
 	// maxTurnBytes bounds the bytes that a worker's groups propose in one turn. The last entry may
 	// exceed it: a frame holds up to 64 MiB.
 	maxTurnBytes = 16 << 20
-	sweepEach    = 10 * time.Second
+	sweepEvery   = 10 * time.Second
 
 	// frameBytes and unsyncedBytes are the defaults of Config. A frame may exceed frameBytes by its
 	// last part, which has at least one entry, of up to about 10 MiB. The log takes frames of up to
@@ -138,7 +138,7 @@ func (w *worker) run(ctx context.Context) {
 // turn handles the events that have arrived, does periodic work, works on the groups that have
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
-	w.budget = turnBudget{lookAt: lookEach, heldAt: lookEach}
+	w.budget = turnBudget{lookAt: clockCheckSteps, heldAt: clockCheckSteps}
 	if w.host.manual != nil {
 		w.host.manual.Begin(w.number)
 	}
@@ -175,7 +175,7 @@ func (w *worker) startHeld() {
 	if w.budget.steps < w.budget.heldAt {
 		return
 	}
-	w.budget.heldAt = w.budget.steps + lookEach
+	w.budget.heldAt = w.budget.steps + clockCheckSteps
 	before := w.now.WallMs
 	if w.look(); w.now.WallMs == before {
 		return
@@ -241,11 +241,11 @@ func (w *worker) touchAgain() {
 
 // The time of schedulers in a turn. A turn does more than that: it applies entries and answers.
 const (
-	turnTime    = 3 * time.Millisecond
-	turnSteps   = 16_384 // the same in steps, where no time passes within a turn, as in a simulation
-	leastSteps  = 512    // schedulers have these however long the turn has taken
-	lookEach    = 64     // steps between two looks at the clock
-	leastShards = 16     // so many shards have their least after that time
+	turnTime        = 3 * time.Millisecond
+	turnSteps       = 16_384 // the same in steps, where no time passes within a turn, as in a simulation
+	leastSteps      = 512    // schedulers have these however long the turn has taken
+	clockCheckSteps = 64     // steps between two looks at the clock
+	leastShards     = 16     // so many shards have their least after that time
 )
 
 // spend counts steps of a scheduler's work, and reports that the time of this turn is over.
@@ -253,7 +253,7 @@ func (w *worker) spend(r *replica, steps int) bool {
 	w.budget.steps += steps
 	w.effort.Steps += uint64(steps)
 	if !w.budget.over && w.budget.steps >= w.budget.lookAt {
-		w.budget.lookAt = w.budget.steps + lookEach
+		w.budget.lookAt = w.budget.steps + clockCheckSteps
 		w.budget.over = w.budget.steps >= turnSteps || w.budget.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.budget.began > turnTime
 	}
 	if r.turn.late = w.budget.over && !r.turn.hadTime; r.turn.late {
@@ -368,7 +368,7 @@ func (w *worker) tick() {
 	w.sample.replicas.Store(replicas)
 	w.listWrong()
 	w.tickSnapshots()
-	if w.now.Mono-w.lastSweep >= sweepEach {
+	if w.now.Mono-w.lastSweep >= sweepEvery {
 		w.lastSweep = w.now.Mono
 		for _, s := range w.shards {
 			s.scheduler.Sweep()

@@ -39,8 +39,8 @@ const reportGrace = time.Minute
 // grants it may still be on its way.
 const reportAtLeast = 3 * time.Second
 
-// reportEach is how often a former leader repeats a report until it sees that the lease is over.
-const reportEach = 200 * time.Millisecond
+// reportEvery is how often a former leader repeats a report until it sees that the lease is over.
+const reportEvery = 200 * time.Millisecond
 
 // begin starts to report how a call ended.
 func (lr *leaseReports) begin(f *activeLease, a delivery.Outcome) {
@@ -56,7 +56,7 @@ func (lr *leaseReports) repeat() {
 	if lr.active || len(lr.leases.byTimer) == 0 || now < lr.at {
 		return
 	}
-	lr.at = now + reportEach
+	lr.at = now + reportEvery
 	for _, h := range lr.leases.handles() {
 		f := lr.leases.byTimer[h]
 		if f.phase != reporting {
