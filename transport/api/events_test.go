@@ -42,11 +42,11 @@ func (h *harness) listen(t *testing.T, target, token string) *eventReader {
 }
 
 // next is the next event or comment, with its lines; "" at the end.
-func (l *eventReader) next() string {
-	l.t.Helper()
+func (r *eventReader) next() string {
+	r.t.Helper()
 	var all strings.Builder
 	for {
-		line, err := l.body.ReadString('\n')
+		line, err := r.body.ReadString('\n')
 		if err != nil {
 			return all.String()
 		}

@@ -537,10 +537,10 @@ func (e *fakeEngine) Counts(_ context.Context, topics []timer.TopicID) ([]timer.
 	return list, e.err
 }
 
-func (e fakeTopics) Count(prefix string, most int, f func(*timer.Topic) bool) (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for name, t := range e.topics {
+func (ft fakeTopics) Count(prefix string, most int, f func(*timer.Topic) bool) (n int) {
+	ft.mu.Lock()
+	defer ft.mu.Unlock()
+	for name, t := range ft.topics {
 		if strings.HasPrefix(name, prefix) && f(t) {
 			n++
 		}
@@ -557,46 +557,46 @@ func (e *fakeEngine) nameOf(id timer.TopicID) string {
 	return ""
 }
 
-func (e fakeTopics) Named(_ context.Context, name string) (*timer.Topic, error) {
-	e.mu.Lock()
-	e.calls["FindTopic"]++
-	e.mu.Unlock()
-	t, ok := e.Here(name)
+func (ft fakeTopics) Named(_ context.Context, name string) (*timer.Topic, error) {
+	ft.mu.Lock()
+	ft.calls["FindTopic"]++
+	ft.mu.Unlock()
+	t, ok := ft.Here(name)
 	switch {
 	case ok:
 		return t, nil
-	case e.behind != nil:
-		return nil, e.behind
+	case ft.behind != nil:
+		return nil, ft.behind
 	}
 	return nil, timer.ErrNoTopic
 }
 
-func (e fakeTopics) ByID(ctx context.Context, id timer.TopicID) (*timer.Topic, error) {
-	e.mu.Lock()
-	name := e.nameOf(id)
-	e.mu.Unlock()
-	return e.Named(ctx, name)
+func (ft fakeTopics) ByID(ctx context.Context, id timer.TopicID) (*timer.Topic, error) {
+	ft.mu.Lock()
+	name := ft.nameOf(id)
+	ft.mu.Unlock()
+	return ft.Named(ctx, name)
 }
 
-func (e fakeTopics) Latest(ctx context.Context, name string) (*timer.Topic, error) {
-	if e.err != nil {
-		return nil, e.err
+func (ft fakeTopics) Latest(ctx context.Context, name string) (*timer.Topic, error) {
+	if ft.err != nil {
+		return nil, ft.err
 	}
-	return e.Named(ctx, name)
+	return ft.Named(ctx, name)
 }
 
-func (e fakeTopics) Here(name string) (*timer.Topic, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t, ok := e.topics[name]
+func (ft fakeTopics) Here(name string) (*timer.Topic, bool) {
+	ft.mu.Lock()
+	defer ft.mu.Unlock()
+	t, ok := ft.topics[name]
 	return t, ok
 }
 
-func (e fakeTopics) List(after string, limit int) []*timer.Topic {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (ft fakeTopics) List(after string, limit int) []*timer.Topic {
+	ft.mu.Lock()
+	defer ft.mu.Unlock()
 	var out []*timer.Topic
-	for name, t := range e.topics {
+	for name, t := range ft.topics {
 		if name > after {
 			out = append(out, t)
 		}
@@ -613,39 +613,39 @@ func (e *fakeEngine) newTopic(name string, p timer.Policy, auto bool) *timer.Top
 	return t
 }
 
-func (e fakeTopics) Ensure(_ context.Context, name string) (*timer.Topic, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.calls["EnsureTopic"]++
-	if e.err != nil {
-		return nil, e.err
+func (ft fakeTopics) Ensure(_ context.Context, name string) (*timer.Topic, error) {
+	ft.mu.Lock()
+	defer ft.mu.Unlock()
+	ft.calls["EnsureTopic"]++
+	if ft.err != nil {
+		return nil, ft.err
 	}
-	if t, ok := e.topics[name]; ok {
+	if t, ok := ft.topics[name]; ok {
 		return t, nil
 	}
-	return e.newTopic(name, timer.DefaultPolicy(), true), nil
+	return ft.newTopic(name, timer.DefaultPolicy(), true), nil
 }
 
-func (e fakeTopics) Put(_ context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.err != nil {
-		return nil, false, e.err
+func (ft fakeTopics) Put(_ context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
+	ft.mu.Lock()
+	defer ft.mu.Unlock()
+	if ft.err != nil {
+		return nil, false, ft.err
 	}
-	t, ok := e.topics[name]
+	t, ok := ft.topics[name]
 	switch {
 	case change.New && ok, change.Version != 0 && (!ok || t.ID != change.ID || t.Version != change.Version):
 		return nil, false, timer.ErrTopicVersion
 	case !ok && change.DryRun:
 		return &timer.Topic{Name: name, Policy: *p}, true, nil
 	case !ok:
-		return e.newTopic(name, *p, false), true, nil
+		return ft.newTopic(name, *p, false), true, nil
 	case !change.Force && len(t.Policy.Secrets) > 0 && len(p.Secrets) == 0:
 		return nil, false, timer.InUseError{Secrets: len(t.Policy.Secrets)}
 	}
 	if p.Pull != t.Policy.Pull {
 		leased := int64(0)
-		for k, v := range e.timers {
+		for k, v := range ft.timers {
 			if k.topic == t.ID && v.State == timer.Leased {
 				leased++
 			}
@@ -659,30 +659,30 @@ func (e fakeTopics) Put(_ context.Context, name string, p *timer.Policy, change 
 	if change.DryRun {
 		return &c, false, nil
 	}
-	e.wrote++
+	ft.wrote++
 	c.Version++
-	e.topics[name] = &c
+	ft.topics[name] = &c
 	return &c, false, nil
 }
 
-func (e fakeTopics) SetPaused(_ context.Context, name string, paused bool) (*timer.Topic, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t, ok := e.topics[name]
+func (ft fakeTopics) SetPaused(_ context.Context, name string, paused bool) (*timer.Topic, error) {
+	ft.mu.Lock()
+	defer ft.mu.Unlock()
+	t, ok := ft.topics[name]
 	if !ok {
 		return nil, timer.ErrNoTopic
 	}
-	e.wrote++
+	ft.wrote++
 	c := *t
 	c.Paused = paused
-	e.topics[name] = &c
-	return &c, e.err
+	ft.topics[name] = &c
+	return &c, ft.err
 }
 
-func (e fakeTopics) Delete(_ context.Context, name string, change timer.TopicChange) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t, ok := e.topics[name]
+func (ft fakeTopics) Delete(_ context.Context, name string, change timer.TopicChange) (int, error) {
+	ft.mu.Lock()
+	defer ft.mu.Unlock()
+	t, ok := ft.topics[name]
 	if !ok {
 		return 0, timer.ErrNoTopic
 	}
@@ -690,7 +690,7 @@ func (e fakeTopics) Delete(_ context.Context, name string, change timer.TopicCha
 		return 0, timer.ErrTopicVersion
 	}
 	n := 0
-	for k, x := range e.timers {
+	for k, x := range ft.timers {
 		if k.topic == t.ID && (!x.State.Over() || x.State == timer.Dead) {
 			n++
 		}
@@ -698,8 +698,8 @@ func (e fakeTopics) Delete(_ context.Context, name string, change timer.TopicCha
 	if n > 0 && !change.Force {
 		return 0, timer.ErrNotEmpty
 	}
-	e.wrote++
-	delete(e.topics, name)
+	ft.wrote++
+	delete(ft.topics, name)
 	return n, nil
 }
 

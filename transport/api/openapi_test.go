@@ -29,8 +29,8 @@ var document = sync.OnceValues(func() (doc openAPI, err error) {
 })
 
 // operation is the documented operation of a route, nil when there is none.
-func (d openAPI) operation(method, path string) map[string]any {
-	op, _ := d.Paths[path][strings.ToLower(method)].(map[string]any)
+func (o openAPI) operation(method, path string) map[string]any {
+	op, _ := o.Paths[path][strings.ToLower(method)].(map[string]any)
 	return op
 }
 

@@ -20,7 +20,7 @@ func (a *Auth) Tenants() Tenants {
 }
 
 // Of names the token that a topic belongs to: of those that may add to it, the one whose pattern
-// says most about its name, and of equals the first in the file. "" is nobody's. It looks at all
+// determines most of its name, and of equals the first in the file. "" is nobody's. It looks at all
 // tokens: the answer is worth keeping.
 func (t Tenants) Of(topic string) string {
 	if t.of == nil {
@@ -33,17 +33,17 @@ func (t Tenants) Of(topic string) string {
 			continue
 		}
 		for _, pattern := range p.Topics {
-			if says := saysOf(pattern); says > most && backend.Match(pattern, topic) {
-				most, name = says, p.Name
+			if exact := exactness(pattern); exact > most && backend.Match(pattern, topic) {
+				most, name = exact, p.Name
 			}
 		}
 	}
 	return name
 }
 
-// saysOf is how much a pattern says: a whole name more than any with a star, and else each
+// exactness is how much a pattern determines: a whole name more than any with a star, and else each
 // character counts.
-func saysOf(pattern string) int {
+func exactness(pattern string) int {
 	stars := strings.Count(pattern, "*")
 	if stars == 0 {
 		return web.MaxTopicBytes + 1

@@ -19,26 +19,26 @@ type manyTopics struct {
 	topics []*timer.Topic
 }
 
-func (e *manyTopics) Core() (*backend.Core, error) { return e.with(e.fakeEngine, e) }
+func (m *manyTopics) Core() (*backend.Core, error) { return m.with(m.fakeEngine, m) }
 
-func (e *manyTopics) at(name string) (int, bool) {
-	return slices.BinarySearchFunc(e.topics, name, func(t *timer.Topic, name string) int { return strings.Compare(t.Name, name) })
+func (m *manyTopics) at(name string) (int, bool) {
+	return slices.BinarySearchFunc(m.topics, name, func(t *timer.Topic, name string) int { return strings.Compare(t.Name, name) })
 }
 
-func (e *manyTopics) List(after string, limit int) []*timer.Topic {
-	i, found := e.at(after)
+func (m *manyTopics) List(after string, limit int) []*timer.Topic {
+	i, found := m.at(after)
 	if found {
 		i++
 	}
-	return slices.Clone(e.topics[i:min(i+limit, len(e.topics))])
+	return slices.Clone(m.topics[i:min(i+limit, len(m.topics))])
 }
 
-func (e *manyTopics) Here(name string) (*timer.Topic, bool) {
-	i, found := e.at(name)
+func (m *manyTopics) Here(name string) (*timer.Topic, bool) {
+	i, found := m.at(name)
 	if !found {
 		return nil, false
 	}
-	return e.topics[i], true
+	return m.topics[i], true
 }
 
 func allTopics() []*timer.Topic {

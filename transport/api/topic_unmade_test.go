@@ -48,13 +48,13 @@ type farTopics struct{ fakeTopics }
 
 func (farTopics) Here(string) (*timer.Topic, bool) { return nil, false }
 
-func (e farTopics) Core() (*backend.Core, error) { return e.with(e.fakeEngine, e) }
+func (ft farTopics) Core() (*backend.Core, error) { return ft.with(ft.fakeEngine, ft) }
 
-func (e farTopics) Ensure(ctx context.Context, name string) (*timer.Topic, error) {
-	if t, ok := e.fakeTopics.Here(name); ok {
+func (ft farTopics) Ensure(ctx context.Context, name string) (*timer.Topic, error) {
+	if t, ok := ft.fakeTopics.Here(name); ok {
 		return t, nil
 	}
-	return e.fakeTopics.Ensure(ctx, name)
+	return ft.fakeTopics.Ensure(ctx, name)
 }
 
 // TestAddToTopicOfOthers: what a new topic would refuse is taken by one that others have made and

@@ -26,12 +26,12 @@ const (
 )
 
 // readHeaders skips interim answers (100 Continue, 103 Early Hints).
-func (x *roundTripper) readHeaders() error {
+func (rt *roundTripper) readHeaders() error {
 	for range maxInterim + 1 {
-		if err := x.readHead(); err != nil {
+		if err := rt.readHead(); err != nil {
 			return headerFault(err)
 		}
-		status := x.answer.StatusCode()
+		status := rt.answer.StatusCode()
 		if status >= 200 || status == fasthttp.StatusSwitchingProtocols {
 			return nil
 		}
@@ -42,34 +42,34 @@ func (x *roundTripper) readHeaders() error {
 // readHead reads the status line and the headers of one answer. The status counts however long the
 // headers are, and lines may end in LF alone, as those of small devices and scripts do. After such
 // an answer the connection is not used again.
-func (x *roundTripper) readHead() error {
-	if err := x.checkStatusLine(); err != nil {
+func (rt *roundTripper) readHead() error {
+	if err := rt.checkStatusLine(); err != nil {
 		return err
 	}
-	size, plain, err := x.waitForHead()
+	size, plain, err := rt.waitForHead()
 	switch {
 	case err == bufio.ErrBufferFull:
-		return x.statusAlone()
+		return rt.statusAlone()
 	case err != nil:
 		return err
 	case plain:
-		return x.answer.Header.Read(x.reader)
+		return rt.answer.Header.Read(rt.reader)
 	}
-	head, _ := x.reader.Peek(size)
+	head, _ := rt.reader.Peek(size)
 	head = bytes.ReplaceAll(head, []byte("\r\n"), []byte("\n"))
 	head = bytes.ReplaceAll(head, []byte("\n"), []byte("\r\n"))
-	_, _ = x.reader.Discard(size)
-	x.lastOnConn = true
-	return x.answer.Header.Read(bufio.NewReaderSize(bytes.NewReader(head), len(head)))
+	_, _ = rt.reader.Discard(size)
+	rt.lastOnConn = true
+	return rt.answer.Header.Read(bufio.NewReaderSize(bytes.NewReader(head), len(head)))
 }
 
 // waitForHead waits for the blank line that ends the headers, and returns how many bytes the answer
 // has until then. plain: every line ends in CRLF. bufio.ErrBufferFull: the headers are longer than
 // the buffer.
-func (x *roundTripper) waitForHead() (size int, plain bool, err error) {
+func (rt *roundTripper) waitForHead() (size int, plain bool, err error) {
 	plain = true
 	for {
-		b, _ := x.reader.Peek(x.reader.Buffered())
+		b, _ := rt.reader.Peek(rt.reader.Buffered())
 		for n := bytes.IndexByte(b[size:], '\n'); n >= 0; n = bytes.IndexByte(b[size:], '\n') {
 			line, crlf := bytes.CutSuffix(b[size:size+n], []byte("\r"))
 			size += n + 1
@@ -78,15 +78,15 @@ func (x *roundTripper) waitForHead() (size int, plain bool, err error) {
 				return size, plain, nil
 			}
 		}
-		if _, err := x.reader.Peek(len(b) + 1); err != nil {
+		if _, err := rt.reader.Peek(len(b) + 1); err != nil {
 			return 0, false, err
 		}
 	}
 }
 
 // statusAlone takes the status of an answer whose headers are never read to their end.
-func (x *roundTripper) statusAlone() error {
-	line, _ := x.reader.Peek(len(statusLine))
+func (rt *roundTripper) statusAlone() error {
+	line, _ := rt.reader.Peek(len(statusLine))
 	status := 0
 	for _, c := range line[len(statusLine)-3:] {
 		status = 10*status + int(c-'0')
@@ -94,9 +94,9 @@ func (x *roundTripper) statusAlone() error {
 	if status < 200 {
 		return errBadAnswer
 	}
-	x.answer.Header.Reset()
-	x.answer.SetStatusCode(status)
-	x.lastOnConn = true
+	rt.answer.Header.Reset()
+	rt.answer.SetStatusCode(status)
+	rt.lastOnConn = true
 	return nil
 }
 
@@ -106,12 +106,12 @@ const statusLine = "HTTP/1.9 999"
 
 // checkStatusLine waits for the version and the status and refuses everything else: fasthttp takes
 // the status 000 for 200.
-func (x *roundTripper) checkStatusLine() error {
-	for n := 1; ; n = x.reader.Buffered() + 1 {
-		if _, err := x.reader.Peek(n); err != nil { // one byte more has arrived
+func (rt *roundTripper) checkStatusLine() error {
+	for n := 1; ; n = rt.reader.Buffered() + 1 {
+		if _, err := rt.reader.Peek(n); err != nil { // one byte more has arrived
 			return err
 		}
-		got, _ := x.reader.Peek(min(x.reader.Buffered(), len(statusLine)+1))
+		got, _ := rt.reader.Peek(min(rt.reader.Buffered(), len(statusLine)+1))
 		for i, c := range got {
 			if !fitsStatusLine(i, c) {
 				return errBadAnswer
@@ -149,10 +149,10 @@ func headerFault(err error) error {
 // reusable reports whether the headers allow another request on the connection. A
 // body that an answer without one announces may follow at any time, and would be
 // taken for the answer of the next call.
-func (x *roundTripper) reusable() bool {
-	h := &x.answer.Header
+func (rt *roundTripper) reusable() bool {
+	h := &rt.answer.Header
 	switch {
-	case x.lastOnConn, x.answer.ConnectionClose(), string(h.Protocol()) != "HTTP/1.1":
+	case rt.lastOnConn, rt.answer.ConnectionClose(), string(h.Protocol()) != "HTTP/1.1":
 		return false
 	case bodylessStatus(h.StatusCode()):
 		n := h.ContentLength()
@@ -167,8 +167,8 @@ func bodylessStatus(status int) bool {
 
 // drain reads the body away, so that the connection can be used again, and reports
 // whether it came to its end within its bounds. keep: its beginning is kept in x.kept.
-func (x *roundTripper) drain(c *countingConn, keep bool) bool {
-	h := &x.answer.Header
+func (rt *roundTripper) drain(c *countingConn, keep bool) bool {
+	h := &rt.answer.Header
 	if bodylessStatus(h.StatusCode()) {
 		return true
 	}
@@ -177,37 +177,37 @@ func (x *roundTripper) drain(c *countingConn, keep bool) bool {
 	if endless && !keep {
 		return false
 	}
-	if n < 0 || n > x.reader.Buffered() {
-		if soon := time.Now().Add(drainTime); soon.Before(x.span.end) && c.SetReadDeadline(soon) != nil {
+	if n < 0 || n > rt.reader.Buffered() {
+		if soon := time.Now().Add(drainTime); soon.Before(rt.span.end) && c.SetReadDeadline(soon) != nil {
 			return false
 		}
 	}
 	switch {
 	case n == -1:
-		return x.drainChunks(keep)
+		return rt.drainChunks(keep)
 	case keep:
 		if n < 0 {
 			n = maxKept
 		}
-		if n -= x.keepMore(n); endless {
+		if n -= rt.keepMore(n); endless {
 			return false
 		}
 	}
-	_, err := x.reader.Discard(n)
+	_, err := rt.reader.Discard(n)
 	return err == nil
 }
 
-func (x *roundTripper) drainChunks(keep bool) bool {
-	err := x.answer.ReadBody(x.reader, maxAnswerBytes)
+func (rt *roundTripper) drainChunks(keep bool) bool {
+	err := rt.answer.ReadBody(rt.reader, maxAnswerBytes)
 	if keep {
-		body := x.answer.Body()
-		x.kept = append(x.kept, body[:min(len(body), maxKept)]...)
+		body := rt.answer.Body()
+		rt.kept = append(rt.kept, body[:min(len(body), maxKept)]...)
 		if err == fasthttp.ErrBodyTooLarge { // the next chunk is longer than what is left
-			x.keepMore(maxKept)
+			rt.keepMore(maxKept)
 		}
 	}
-	x.answer.ResetBody()
-	return err == nil && x.drainTrailers()
+	rt.answer.ResetBody()
+	return err == nil && rt.drainTrailers()
 }
 
 // maxKept is how much of a body is kept: one byte more than an answer has, which shows whether it
@@ -215,26 +215,26 @@ func (x *roundTripper) drainChunks(keep bool) bool {
 const maxKept = timer.MaxAnswerBody + 1
 
 // keepMore reads at most n bytes into kept, and returns how many.
-func (x *roundTripper) keepMore(n int) int {
-	had := len(x.kept)
-	x.kept = slices.Grow(x.kept, maxKept-had)
-	got, _ := io.ReadFull(x.reader, x.kept[had:min(had+n, maxKept)])
-	x.kept = x.kept[:had+got]
+func (rt *roundTripper) keepMore(n int) int {
+	had := len(rt.kept)
+	rt.kept = slices.Grow(rt.kept, maxKept-had)
+	got, _ := io.ReadFull(rt.reader, rt.kept[had:min(had+n, maxKept)])
+	rt.kept = rt.kept[:had+got]
 	return got
 }
 
 // keepsAnswer reports whether the answer of the present call is kept: the call has failed.
-func (x *roundTripper) keepsAnswer() bool {
-	status := x.result.status
-	return x.call != nil && x.call.req.KeepAnswer && (status < 200 || status >= 300)
+func (rt *roundTripper) keepsAnswer() bool {
+	status := rt.result.status
+	return rt.call != nil && rt.call.req.KeepAnswer && (status < 200 || status >= 300)
 }
 
 // keptAnswer returns what is kept of an answer; nil if that is nothing. Headers are made valid
 // UTF-8, because they are shown as text.
-func (x *roundTripper) keptAnswer() *timer.Answer {
-	h := &x.answer.Header
+func (rt *roundTripper) keptAnswer() *timer.Answer {
+	h := &rt.answer.Header
 	h.SetNoDefaultContentType(true)
-	a := timer.Answer{Body: string(cutAnswer(x.kept)), Type: headerText(h.ContentType(), timer.MaxAnswerType)}
+	a := timer.Answer{Body: string(cutAnswer(rt.kept)), Type: headerText(h.ContentType(), timer.MaxAnswerType)}
 	if status := h.StatusCode(); status >= 300 && status < 400 {
 		a.Location = headerText(h.Peek(fasthttp.HeaderLocation), timer.MaxAnswerLocation)
 	}
@@ -270,35 +270,35 @@ func headerText(b []byte, most int) string {
 }
 
 // readsBody reports whether the present answer is read whole, see Request.ReadBody.
-func (x *roundTripper) readsBody() bool {
-	status := x.result.status
-	return x.call != nil && x.call.req.ReadBody && status >= 200 && status < 300 && !bodylessStatus(status)
+func (rt *roundTripper) readsBody() bool {
+	status := rt.result.status
+	return rt.call != nil && rt.call.req.ReadBody && status >= 200 && status < 300 && !bodylessStatus(status)
 }
 
 // readBody returns a copy of the answer's body.
-func (x *roundTripper) readBody() ([]byte, error) {
-	if x.answer.Header.ContentLength() == 0 {
+func (rt *roundTripper) readBody() ([]byte, error) {
+	if rt.answer.Header.ContentLength() == 0 {
 		return nil, nil
 	}
-	err := x.answer.ReadBody(x.reader, MaxReadBody)
-	body := bytes.Clone(x.answer.Body())
-	chunked := x.answer.Header.ContentLength() == -1
-	x.answer.ResetBody()
+	err := rt.answer.ReadBody(rt.reader, MaxReadBody)
+	body := bytes.Clone(rt.answer.Body())
+	chunked := rt.answer.Header.ContentLength() == -1
+	rt.answer.ResetBody()
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, errPeerClosed
 	case err != nil:
 		return nil, headerFault(err)
-	case chunked && !x.drainTrailers():
+	case chunked && !rt.drainTrailers():
 		return nil, errBadAnswer
 	}
 	return body, nil
 }
 
 // drainTrailers reads the trailers of a chunked body away, which mean nothing.
-func (x *roundTripper) drainTrailers() bool {
+func (rt *roundTripper) drainTrailers() bool {
 	for left := maxTrailerBytes; left > 0; {
-		line, ok := x.line()
+		line, ok := rt.line()
 		if !ok || len(line) == 0 {
 			return ok
 		}
@@ -308,8 +308,8 @@ func (x *roundTripper) drainTrailers() bool {
 }
 
 // line reads to the next CRLF and leaves that out. No line is longer than the buffer.
-func (x *roundTripper) line() ([]byte, bool) {
-	line, err := x.reader.ReadSlice('\n')
+func (rt *roundTripper) line() ([]byte, bool) {
+	line, err := rt.reader.ReadSlice('\n')
 	if err != nil {
 		return nil, false
 	}

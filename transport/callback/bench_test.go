@@ -176,10 +176,10 @@ type instant struct {
 	left int // of the answer
 }
 
-func (c *instant) Write(b []byte) (int, error) { c.left = len(answer200); return len(b), nil }
-func (c *instant) Read(b []byte) (int, error) {
-	n := copy(b, answer200[len(answer200)-c.left:])
-	c.left -= n
+func (i *instant) Write(b []byte) (int, error) { i.left = len(answer200); return len(b), nil }
+func (i *instant) Read(b []byte) (int, error) {
+	n := copy(b, answer200[len(answer200)-i.left:])
+	i.left -= n
 	return n, nil
 }
 func (*instant) Close() error                     { return nil }

@@ -82,77 +82,77 @@ func newBreaker(config *Config, policy Breaker, report func(open bool)) *breaker
 }
 
 // readyToTrip is called once for each failure while closed.
-func (c *breaker) readyToTrip(counts gobreaker.Counts) bool {
-	n := len(c.failedAt)
-	now := c.config.timers()
-	c.failedAt[c.failures%n] = now
-	c.failures++
-	oldest := c.failedAt[c.failures%n]
-	return int(counts.ConsecutiveFailures) >= n && now.Sub(oldest) <= c.policy.Window
+func (b *breaker) readyToTrip(counts gobreaker.Counts) bool {
+	n := len(b.failedAt)
+	now := b.config.timers()
+	b.failedAt[b.failures%n] = now
+	b.failures++
+	oldest := b.failedAt[b.failures%n]
+	return int(counts.ConsecutiveFailures) >= n && now.Sub(oldest) <= b.policy.Window
 }
 
-func (c *breaker) stateChanged(_ string, _, to gobreaker.State) {
-	now := c.config.timers()
-	c.changedAt.Store(&now)
+func (b *breaker) stateChanged(_ string, _, to gobreaker.State) {
+	now := b.config.timers()
+	b.changedAt.Store(&now)
 	if to == gobreaker.StateOpen {
 		// The library opens strictly after its expiry: one tick more.
-		until := now.Add(c.policy.Open + time.Millisecond)
-		c.openUntil.Store(&until)
+		until := now.Add(b.policy.Open + time.Millisecond)
+		b.openUntil.Store(&until)
 	}
 	if to != gobreaker.StateHalfOpen { // then it is not decided
-		c.report(to == gobreaker.StateOpen)
+		b.report(to == gobreaker.StateOpen)
 	}
 }
 
 // allow asks for one call. When it refuses, retryAt is when to ask again.
-func (c *breaker) allow() (tell func(error), retryAt time.Time) {
-	if c.stays() {
-		return nil, c.retryAt(true)
+func (b *breaker) allow() (done func(error), retryAt time.Time) {
+	if b.stays() {
+		return nil, b.retryAt(true)
 	}
-	tell, err := c.steps.Allow()
+	done, err := b.steps.Allow()
 	if err == nil {
-		return tell, time.Time{}
+		return done, time.Time{}
 	}
-	return nil, c.retryAt(errors.Is(err, gobreaker.ErrOpenState))
+	return nil, b.retryAt(errors.Is(err, gobreaker.ErrOpenState))
 }
 
 // retryAt for a half-open breaker is a guess: its probes end when they end.
-func (c *breaker) retryAt(open bool) time.Time {
-	now := c.config.timers()
+func (b *breaker) retryAt(open bool) time.Time {
+	now := b.config.timers()
 	if open {
-		if until := c.openUntil.Load(); until != nil && until.After(now) {
+		if until := b.openUntil.Load(); until != nil && until.After(now) {
 			return *until
 		}
 		return now.Add(time.Millisecond)
 	}
-	return now.Add(min(max(c.policy.Open/8, 20*time.Millisecond), time.Second))
+	return now.Add(min(max(b.policy.Open/8, 20*time.Millisecond), time.Second))
 }
 
 // blocked reports an open breaker without asking for a call.
-func (c *breaker) blocked() (retryAt time.Time, blocked bool) {
-	if c.changedAt.Load() == nil { // which spares the library's lock and clock
+func (b *breaker) blocked() (retryAt time.Time, blocked bool) {
+	if b.changedAt.Load() == nil { // which spares the library's lock and clock
 		return time.Time{}, false
 	}
-	if !c.stays() && c.steps.State() != gobreaker.StateOpen {
+	if !b.stays() && b.steps.State() != gobreaker.StateOpen {
 		return time.Time{}, false
 	}
-	return c.retryAt(true), true
+	return b.retryAt(true), true
 }
 
 // stays reports that it is open by the test clock.
-func (c *breaker) stays() bool {
-	if c.config.TestClock == nil {
+func (b *breaker) stays() bool {
+	if b.config.TestClock == nil {
 		return false
 	}
-	until := c.openUntil.Load()
-	return until != nil && c.config.TestClock().Before(*until)
+	until := b.openUntil.Load()
+	return until != nil && b.config.TestClock().Before(*until)
 }
 
-func (c *breaker) state() delivery.BreakerState {
-	if c.stays() {
+func (b *breaker) state() delivery.BreakerState {
+	if b.stays() {
 		return delivery.BreakerOpen
 	}
-	switch c.steps.State() {
+	switch b.steps.State() {
 	case gobreaker.StateOpen:
 		return delivery.BreakerOpen
 	case gobreaker.StateHalfOpen:

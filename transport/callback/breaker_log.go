@@ -22,17 +22,17 @@ type breakerChange struct {
 	at   time.Time
 }
 
-// breakerLog logs once when a breaker opens, and once when it closes again. One that flaps is said
-// to be open once a breakerQuiet. Only the goroutine of Run uses it, and it holds no lock.
+// breakerLog logs once when a breaker opens, and once when it closes again. One that flaps is
+// logged as open once a breakerQuiet. Only the goroutine of Run uses it, and it holds no lock.
 type breakerLog struct {
-	logger *slog.Logger
-	unsaid map[*breakerScope]struct{} // open, and not logged yet
-	begun  time.Time                  // of the window
-	lines  int                        // in it
+	logger   *slog.Logger
+	unlogged map[*breakerScope]struct{} // open, and not logged yet
+	begun    time.Time                  // of the window
+	lines    int                        // in it
 }
 
-// said is the state of a gate's breaker that the log knows.
-type said struct {
+// loggedState is the state of a gate's breaker that the log knows.
+type loggedState struct {
 	open       bool
 	openedAt   time.Time
 	logged     bool      // that it is open
@@ -41,15 +41,15 @@ type said struct {
 }
 
 // report hands a change to the log, from any goroutine and under any lock.
-func (g *breakerScope) report(open bool) {
+func (s *breakerScope) report(open bool) {
 	select {
-	case g.dest.pool.breakerNews <- breakerChange{g, open, time.Now()}:
+	case s.dest.pool.breakerNews <- breakerChange{s, open, time.Now()}:
 	default:
 	}
 }
 
-func (l *breakerLog) note(c breakerChange) {
-	s := &c.gate.said
+func (l *breakerLog) record(c breakerChange) {
+	s := &c.gate.logged
 	switch {
 	case c.open && s.open:
 		return // a probe has failed
@@ -62,23 +62,23 @@ func (l *breakerLog) note(c breakerChange) {
 		s.logged = false
 		l.logger.Info("the breaker of a destination has closed: its timers are delivered again",
 			c.gate.attrs("open_for", c.at.Sub(s.openedAt).Round(time.Millisecond))...)
-	} else if _, waits := l.unsaid[c.gate]; waits {
+	} else if _, waits := l.unlogged[c.gate]; waits {
 		s.skipped++
-		delete(l.unsaid, c.gate)
+		delete(l.unlogged, c.gate)
 	}
 }
 
 // opened logs that a breaker is open, now or when it is due.
 func (l *breakerLog) opened(g *breakerScope, now time.Time) {
-	s := &g.said
+	s := &g.logged
 	if now.Sub(l.begun) >= breakerWindow {
 		l.begun, l.lines = now, 0
 	}
 	if now.Before(s.quietUntil) || l.lines >= breakerLines {
-		l.unsaid[g] = struct{}{}
+		l.unlogged[g] = struct{}{}
 		return
 	}
-	delete(l.unsaid, g)
+	delete(l.unlogged, g)
 	l.lines++
 	s.logged, s.quietUntil = true, now.Add(breakerQuiet)
 	more := []any{"error", "", "open_since", s.openedAt.UTC()}
@@ -94,16 +94,16 @@ func (l *breakerLog) opened(g *breakerScope, now time.Time) {
 
 // look logs the openings that had to wait.
 func (l *breakerLog) look(now time.Time) {
-	for g := range l.unsaid {
+	for g := range l.unlogged {
 		l.opened(g, now)
 	}
 }
 
 // attrs names the breaker in a line of the log.
-func (g *breakerScope) attrs(more ...any) []any {
-	list := []any{"destination", g.dest.label}
-	if g.scope != "" {
-		list = append(list, "topic", g.scope)
+func (s *breakerScope) attrs(more ...any) []any {
+	list := []any{"destination", s.dest.label}
+	if s.scope != "" {
+		list = append(list, "topic", s.scope)
 	}
 	return append(list, more...)
 }

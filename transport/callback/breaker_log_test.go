@@ -23,17 +23,17 @@ type logOf struct {
 
 func newLogOf(t *testing.T) *logOf {
 	l := &logOf{T: t, now: time.Unix(1_800_000_000, 0), dest: &destination{label: "http://sick:80"}}
-	l.log = breakerLog{logger: slog.New(slog.NewTextHandler(&l.out, nil)), unsaid: map[*breakerScope]struct{}{}}
+	l.log = breakerLog{logger: slog.New(slog.NewTextHandler(&l.out, nil)), unlogged: map[*breakerScope]struct{}{}}
 	l.dest.failure.Store(&failure{text: "connection refused"})
 	return l
 }
 
 func (l *logOf) gate(scope string) *breakerScope { return &breakerScope{dest: l.dest, scope: scope} }
 
-func (l *logOf) change(g *breakerScope, open bool) { l.log.note(breakerChange{g, open, l.now}) }
+func (l *logOf) change(g *breakerScope, open bool) { l.log.record(breakerChange{g, open, l.now}) }
 
-// said takes the lines since the last look, by level.
-func (l *logOf) said(warn, info int) string {
+// lines takes the lines since the last look, by level.
+func (l *logOf) lines(warn, info int) string {
 	l.Helper()
 	text := l.out.String()
 	l.out.Reset()
@@ -47,19 +47,19 @@ func TestBreakerLogSaysOpenAndClosed(t *testing.T) {
 	l := newLogOf(t)
 	g := l.gate("orders")
 	l.change(g, true)
-	if text := l.said(1, 0); !strings.Contains(text, "destination=http://sick:80") || !strings.Contains(text, "topic=orders") || !strings.Contains(text, `error="connection refused"`) {
+	if text := l.lines(1, 0); !strings.Contains(text, "destination=http://sick:80") || !strings.Contains(text, "topic=orders") || !strings.Contains(text, `error="connection refused"`) {
 		t.Error(text)
 	}
 	l.change(g, true) // its probe failed
-	l.said(0, 0)
+	l.lines(0, 0)
 	l.now = l.now.Add(90 * time.Second)
 	l.change(g, false)
-	if text := l.said(0, 1); !strings.Contains(text, "open_for=1m30s") {
+	if text := l.lines(0, 1); !strings.Contains(text, "open_for=1m30s") {
 		t.Error(text)
 	}
 }
 
-// One that flaps is said to be open once a minute, and is said to be open in the end if it is.
+// One that flaps is logged as open once a minute, and in the end if it is open.
 func TestBreakerLogOfOneThatFlaps(t *testing.T) {
 	l := newLogOf(t)
 	g := l.gate("")
@@ -70,19 +70,19 @@ func TestBreakerLogOfOneThatFlaps(t *testing.T) {
 		l.now = l.now.Add(2 * time.Second)
 		l.log.look(l.now)
 	}
-	l.said(1, 1)
+	l.lines(1, 1)
 	l.change(g, true)
-	l.said(0, 0)
+	l.lines(0, 0)
 	l.now = l.now.Add(breakerQuiet)
 	l.log.look(l.now)
-	if text := l.said(1, 0); !strings.Contains(text, "openings_not_logged=4") {
+	if text := l.lines(1, 0); !strings.Contains(text, "openings_not_logged=4") {
 		t.Error(text)
 	}
 	l.log.look(l.now)
-	l.said(0, 0)
+	l.lines(0, 0)
 	l.change(g, false)
-	l.said(0, 1)
-	if len(l.log.unsaid) != 0 {
+	l.lines(0, 1)
+	if len(l.log.unlogged) != 0 {
 		t.Error("something is kept")
 	}
 }
@@ -95,10 +95,10 @@ func TestBreakerLogOfMany(t *testing.T) {
 		gates[i] = l.gate("")
 		l.change(gates[i], true)
 	}
-	l.said(breakerLines, 0)
+	l.lines(breakerLines, 0)
 	l.now = l.now.Add(breakerWindow)
 	l.log.look(l.now)
-	l.said(10, 0)
+	l.lines(10, 0)
 }
 
 // TestFailuresInARow: calls that fail are counted until one succeeds, those that open no breaker
@@ -145,12 +145,12 @@ func TestBreakerChangesAreLogged(t *testing.T) {
 			t.Errorf("%+v", at)
 		}
 		g := s.p.destinations[s.key].gates[""]
-		if !g.said.open || !g.said.logged {
+		if !g.logged.open || !g.logged.logged {
 			t.Error("Run has not logged it")
 		}
 		g.report(false)
 		synctest.Wait()
-		if g.said.open {
+		if g.logged.open {
 			t.Error("Run has not logged that it closed")
 		}
 	})

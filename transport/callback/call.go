@@ -51,7 +51,7 @@ func (w *worker) call(t *callSlot) Outcome {
 		w.roundTripper.add("Carillon-Test-Clock", time.UnixMilli(out.StartedMs).UTC().Format(time.RFC3339Nano))
 	}
 	result, err := w.roundTripper.do(t, s)
-	out.settle(result, err, started)
+	out.judge(result, err, started)
 	if out.failed() && p.base.Err() != nil && out.Status == 0 {
 		out.Err, out.unjudged = "shut down", true
 	}
@@ -106,8 +106,8 @@ func (s span) late(now time.Time, held time.Duration, dialled bool) error {
 	return nil
 }
 
-// settle judges the result of the round trip.
-func (out *Outcome) settle(r result, err error, now time.Time) {
+// judge fills an outcome from the result of the round trip.
+func (out *Outcome) judge(r result, err error, now time.Time) {
 	out.Status, out.Sent, out.dialled, out.Answer, out.Body = r.status, r.sent, r.dialled, r.answer, r.body
 	switch {
 	case err == errHeldBack:

@@ -20,19 +20,19 @@ const (
 // The id is the webhook-id. All attempts are of one event, so they have one id: source and id are
 // all that a consumer of CloudEvents has to drop a repeat by. No value needs percent-encoding: the
 // names of topics and timers have none of the characters that do.
-func (x *roundTripper) addEvent(req *Request) {
-	x.addOwn(req, "ce-specversion", eventVersion)
-	x.addOwn(req, "ce-id", req.WebhookID)
-	x.addOwn(req, "ce-source", eventSource+req.Topic)
-	x.addOwn(req, "ce-type", eventType)
-	x.addOwn(req, "ce-subject", req.Timer)
-	x.addOwn(req, "ce-time", time.UnixMilli(req.DueMs).UTC().Format(eventTime))
+func (rt *roundTripper) addEvent(req *Request) {
+	rt.addOwn(req, "ce-specversion", eventVersion)
+	rt.addOwn(req, "ce-id", req.WebhookID)
+	rt.addOwn(req, "ce-source", eventSource+req.Topic)
+	rt.addOwn(req, "ce-type", eventType)
+	rt.addOwn(req, "ce-subject", req.Timer)
+	rt.addOwn(req, "ce-time", time.UnixMilli(req.DueMs).UTC().Format(eventTime))
 }
 
 // addOwn adds a header unless the callback has one of that name.
-func (x *roundTripper) addOwn(req *Request, name, value string) {
+func (rt *roundTripper) addOwn(req *Request, name, value string) {
 	if !has(req.Headers, name) {
-		x.add(name, value)
+		rt.add(name, value)
 	}
 }
 

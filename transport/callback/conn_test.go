@@ -219,7 +219,7 @@ func FuzzAnswer(f *testing.F) {
 		keep, err := x.exchange(c, c)
 		r := x.result
 		out := Outcome{}
-		out.settle(r, err, noon)
+		out.judge(r, err, noon)
 		switch {
 		case !r.sent:
 			t.Fatal("the request was written and is said not to be sent")

@@ -18,8 +18,8 @@ import (
 // unnamed one.
 const maxGates = 1024
 
-// breakerScope is one breaker scope at a destination, the slots.Breaker of its calls. All but said
-// is guarded by the pool's lock.
+// breakerScope is one breaker scope at a destination, the slots.Breaker of its calls. All but
+// logged is guarded by the pool's lock.
 type breakerScope struct {
 	dest    *destination
 	scope   string
@@ -31,16 +31,16 @@ type breakerScope struct {
 	alarm    *time.Timer // looks at a half-open breaker again
 	alarmSet bool
 
-	said said // of breakerLog
+	logged loggedState // of breakerLog
 }
 
-func (g *breakerScope) Allow() (tell func(error)) {
-	tell, g.retryAt = g.circuit.allow()
-	return tell
+func (s *breakerScope) Allow() (done func(error)) {
+	done, s.retryAt = s.circuit.allow()
+	return done
 }
 
-func (g *breakerScope) Blocked() (blocked bool) {
-	g.retryAt, blocked = g.circuit.blocked()
+func (s *breakerScope) Blocked() (blocked bool) {
+	s.retryAt, blocked = s.circuit.blocked()
 	return blocked
 }
 

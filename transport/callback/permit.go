@@ -39,20 +39,20 @@ type callSlot struct {
 	began atomic.Int64 // when its goroutine ran, Unix ns; 0: not yet
 }
 
-func (t *callSlot) check(use uint64) {
-	if t == nil {
+func (s *callSlot) check(use uint64) {
+	if s == nil {
 		panic("callback: use of the zero permit")
 	}
-	if now := t.use.Load(); now != use {
+	if now := s.use.Load(); now != use {
 		panic(fmt.Sprintf("callback: permit used twice (its use %d, now %d)", use, now))
 	}
 }
 
 // closeEvicted closes connections in place of which the call may open one.
-func (t *callSlot) closeEvicted() {
-	if t.evicted != nil {
-		t.evicted.client.CloseIdleConnections()
-		t.evicted = nil
+func (s *callSlot) closeEvicted() {
+	if s.evicted != nil {
+		s.evicted.client.CloseIdleConnections()
+		s.evicted = nil
 	}
 }
 

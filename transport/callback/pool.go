@@ -110,8 +110,8 @@ type Call struct {
 // has answered before: fewer of these are made at once, see package slots.
 const LongCall = 30 * time.Second
 
-// askAgain is when to ask again for a destination that there is no place for.
-const askAgain = time.Second
+// askRetry is when to ask again for a destination that there is no place for.
+const askRetry = time.Second
 
 // Acquire asks for one call. It never blocks. Without a slot somebody waits, see delivery.Ask: the
 // receiver's waiter where calls to the destination run, the node's where none does. A credit is
@@ -124,7 +124,7 @@ func (p *Pool) Acquire(c Call, a delivery.Ask) (Permit, delivery.Verdict) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return Permit{}, delivery.Verdict{Kind: delivery.Closed, RetryIn: askAgain}
+		return Permit{}, delivery.Verdict{Kind: delivery.Closed, RetryIn: askRetry}
 	}
 	permit, v := p.acquireLocked(&c, &a)
 	var grants []grant
@@ -162,7 +162,7 @@ func (p *Pool) acquireLocked(c *Call, a *delivery.Ask) (Permit, delivery.Verdict
 		if !kept {
 			slot.Report(errNotJudged)
 			p.slots.Release(slot, slots.Unknown)
-			return Permit{}, delivery.Verdict{Kind: delivery.Shut, RetryIn: askAgain}
+			return Permit{}, delivery.Verdict{Kind: delivery.Shut, RetryIn: askRetry}
 		}
 		permit := p.permitLocked(d, slot)
 		permit.t.evicted = evicted

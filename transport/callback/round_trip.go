@@ -52,25 +52,25 @@ type result struct {
 
 // do makes the call that prepare filled in, within the span. It tries another connection only if not
 // one byte of the request had been sent, so the receiver sees it at most once.
-func (x *roundTripper) do(t *callSlot, s span) (result, error) {
-	x.pool, x.call, x.span, x.result = t.dest.pool, t, s, result{}
-	x.answer.Reset()
+func (rt *roundTripper) do(t *callSlot, s span) (result, error) {
+	rt.pool, rt.call, rt.span, rt.result = t.dest.pool, t, s, result{}
+	rt.answer.Reset()
 	var err error
 	for again := true; again; {
-		x.ended = time.Time{}
-		again, err = x.onConn(t.dest.client)
+		rt.ended = time.Time{}
+		again, err = rt.onConn(t.dest.client)
 	}
-	x.body = nil
-	if x.ended.IsZero() { // there was no connection
-		x.ended = x.pool.config.Now()
+	rt.body = nil
+	if rt.ended.IsZero() { // there was no connection
+		rt.ended = rt.pool.config.Now()
 	}
-	return x.result, err
+	return rt.result, err
 }
 
 // onConn makes the call on an idle connection, or else on a new one. It reports whether to try
 // another connection: an idle one was not used at all.
-func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err error) {
-	p, s := x.pool, &x.span
+func (rt *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err error) {
+	p, s := rt.pool, &rt.span
 	pooled, err := client.AcquireConn(idleOnly, noCleaner)
 	if err == errNoIdleConn {
 		if s.heldBack(p.config.Lease(), s.timeout) { // a call on an idle connection asks right before it writes
@@ -87,15 +87,15 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 	keep := false
 	defer func() { // after a panic, too
 		c.inCall = false
-		x.ended = p.config.Now()
-		if keep && c.setIdle(x.ended) {
+		rt.ended = p.config.Now()
+		if keep && c.setIdle(rt.ended) {
 			client.ReleaseConn(pooled)
 		} else {
 			client.CloseConn(pooled)
 		}
 	}()
 	dialled := c.lastUse.IsZero()
-	x.result.dialled = dialled
+	rt.result.dialled = dialled
 	if !dialled && !c.fresh(s.started) {
 		return true, nil
 	}
@@ -112,34 +112,34 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 		keep = !dialled // it was not used
 		return false, err
 	}
-	keep, err = x.exchange(stream, c)
-	again = err != nil && !dialled && !x.result.sent && !isTimeout(err) && p.base.Err() == nil
+	keep, err = rt.exchange(stream, c)
+	again = err != nil && !dialled && !rt.result.sent && !isTimeout(err) && p.base.Err() == nil
 	return again, err
 }
 
 // exchange writes the request and reads the answer, until the span ends at most, which is the
 // connection's deadline already. Once the headers have been read, the status counts, even if the
 // body fails. It reports whether the connection may be used again.
-func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, err error) {
-	if x.reader == nil {
-		x.reader = bufio.NewReaderSize(nil, readBufferBytes)
+func (rt *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, err error) {
+	if rt.reader == nil {
+		rt.reader = bufio.NewReaderSize(nil, readBufferBytes)
 	}
-	x.reader.Reset(stream)
-	x.lastOnConn = false
-	defer x.reader.Reset(nil) // keep no connection alive
-	r := &x.result
+	rt.reader.Reset(stream)
+	rt.lastOnConn = false
+	defer rt.reader.Reset(nil) // keep no connection alive
+	r := &rt.result
 	before := c.written
-	writeErr := x.write(stream)
+	writeErr := rt.write(stream)
 	r.sent = c.written > before
 	if writeErr != nil && (!r.sent || isTimeout(writeErr)) {
 		return false, writeErr
 	}
-	if x.call != nil && !x.call.first {
-		x.pool.starts.wrote(x.call)
+	if rt.call != nil && !rt.call.first {
+		rt.pool.starts.wrote(rt.call)
 	}
 	// After a write that broke off, an answer may be waiting all the same: a
 	// receiver that refuses a long body. The socket is dead, so this does not wait.
-	if err := x.readHeaders(); err != nil {
+	if err := rt.readHeaders(); err != nil {
 		switch {
 		case writeErr != nil:
 			err = writeErr
@@ -148,35 +148,35 @@ func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, er
 		}
 		return false, err
 	}
-	r.status = x.answer.StatusCode()
+	r.status = rt.answer.StatusCode()
 	if r.status == fasthttp.StatusTooManyRequests || r.status == fasthttp.StatusServiceUnavailable {
-		r.retryAfter = string(x.answer.Header.Peek(fasthttp.HeaderRetryAfter))
+		r.retryAfter = string(rt.answer.Header.Peek(fasthttp.HeaderRetryAfter))
 	}
-	if x.readsBody() {
-		keep = writeErr == nil && x.reusable()
-		if r.body, err = x.readBody(); err != nil {
+	if rt.readsBody() {
+		keep = writeErr == nil && rt.reusable()
+		if r.body, err = rt.readBody(); err != nil {
 			return false, err
 		}
-		return keep && x.reader.Buffered() == 0 && c.quiet(stream), nil
+		return keep && rt.reader.Buffered() == 0 && c.quiet(stream), nil
 	}
-	reusable, wanted := writeErr == nil && x.reusable(), x.keepsAnswer()
-	x.kept = x.kept[:0]
-	whole := (reusable || wanted) && x.drain(c, wanted)
+	reusable, wanted := writeErr == nil && rt.reusable(), rt.keepsAnswer()
+	rt.kept = rt.kept[:0]
+	whole := (reusable || wanted) && rt.drain(c, wanted)
 	if wanted {
-		r.answer = x.keptAnswer()
+		r.answer = rt.keptAnswer()
 	}
-	return reusable && whole && x.reader.Buffered() == 0 && c.quiet(stream), nil
+	return reusable && whole && rt.reader.Buffered() == 0 && c.quiet(stream), nil
 }
 
 // write sends the request, in one write if it is short.
-func (x *roundTripper) write(stream net.Conn) error {
-	head := append(x.head, "\r\n"...)
-	n := min(len(x.body), max(0, firstWriteBytes-len(head)))
-	head = append(head, x.body[:n]...)
-	x.head = head[:len(x.head)] // with the room, for the next call
+func (rt *roundTripper) write(stream net.Conn) error {
+	head := append(rt.head, "\r\n"...)
+	n := min(len(rt.body), max(0, firstWriteBytes-len(head)))
+	head = append(head, rt.body[:n]...)
+	rt.head = head[:len(rt.head)] // with the room, for the next call
 	_, err := stream.Write(head)
-	if err == nil && n < len(x.body) {
-		_, err = stream.Write(x.body[n:])
+	if err == nil && n < len(rt.body) {
+		_, err = stream.Write(rt.body[n:])
 	}
 	return err
 }

@@ -19,11 +19,11 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(max(min(time.Second, p.config.ConnIdle/2), time.Millisecond))
 	defer ticker.Stop()
-	log := breakerLog{logger: p.config.Logger, unsaid: map[*breakerScope]struct{}{}}
+	log := breakerLog{logger: p.config.Logger, unlogged: map[*breakerScope]struct{}{}}
 	for {
 		select {
 		case c := <-p.breakerNews:
-			log.note(c)
+			log.record(c)
 		case <-ticker.C:
 			p.sweep()
 			log.look(time.Now())

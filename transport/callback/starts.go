@@ -11,9 +11,9 @@ import (
 const (
 	// youngCalls is how many calls may be young at once, for each processor that Go uses.
 	youngCalls = 4
-	// youngFor is how long a call is young at most from when its goroutine runs. An older one waits
-	// for its receiver, not for a processor.
-	youngFor = 1 * time.Millisecond
+	// youngTime is how long a call is young at most from when its goroutine runs. An older one
+	// waits for its receiver, not for a processor.
+	youngTime = 1 * time.Millisecond
 )
 
 // starts bounds the calls that are busy with this machine at once. More would only stand in each
@@ -122,16 +122,16 @@ func (s *starts) setAlarm() {
 	}
 	s.set = true
 	if s.alarm == nil {
-		s.alarm = time.AfterFunc(youngFor, s.look)
+		s.alarm = time.AfterFunc(youngTime, s.look)
 		return
 	}
-	s.alarm.Reset(youngFor)
+	s.alarm.Reset(youngTime)
 }
 
 // look lets calls begin in place of those that are not young any more. It waits in Go's queue
 // before: where that is long, a call that took longer may have waited there, too.
 func (s *starts) look() {
-	old := s.pool.config.Now().Add(-youngFor).UnixNano()
+	old := s.pool.config.Now().Add(-youngTime).UnixNano()
 	runtime.Gosched()
 	s.mu.Lock()
 	s.set = false

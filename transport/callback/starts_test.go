@@ -57,10 +57,10 @@ func TestCallsBeginInTurn(t *testing.T) {
 			t.Errorf("the other topic's call began after %v, %v", when, ok)
 		}
 		mu.Unlock()
-		time.Sleep(youngFor + youngFor/2) // fake time
+		time.Sleep(youngTime + youngTime/2) // fake time
 		synctest.Wait()
 		at(2*most + 1)
-		time.Sleep(501 / time.Duration(most) * 2 * youngFor)
+		time.Sleep(501 / time.Duration(most) * 2 * youngTime)
 		synctest.Wait()
 		at(501)
 		time.Sleep(2 * time.Second)
@@ -89,7 +89,7 @@ func TestFirstCallsAreFew(t *testing.T) {
 				running++
 				peak = max(peak, running)
 				mu.Unlock()
-				<-time.After(youngFor / 2)
+				<-time.After(youngTime / 2)
 				mu.Lock()
 				running--
 				mu.Unlock()

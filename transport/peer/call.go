@@ -113,20 +113,20 @@ func (c *conn) begin(w *call, method uint8, timeoutMs uint32, body []byte) (id u
 	return s.last, nil
 }
 
-func (s *calls) take(id uint64) *call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := s.waiting[id]
-	delete(s.waiting, id)
+func (c *calls) take(id uint64) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting[id]
+	delete(c.waiting, id)
 	return w
 }
 
 // fail ends all calls with the connection. Those that never left the outbox are certain.
-func (s *calls) fail(out *outbox, cause error) {
-	s.mu.Lock()
-	waiting := s.waiting
-	s.waiting, s.failed = nil, cause
-	s.mu.Unlock()
+func (c *calls) fail(out *outbox, cause error) {
+	c.mu.Lock()
+	waiting := c.waiting
+	c.waiting, c.failed = nil, cause
+	c.mu.Unlock()
 	for _, w := range waiting {
 		if out.left(w.batch) {
 			w.err = unknown(cause)

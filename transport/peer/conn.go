@@ -123,7 +123,7 @@ func (r *deadlineReader) Read(b []byte) (int, error) {
 	}
 	n, err := r.conn.nc.Read(b)
 	if p := r.conn.peer; p != nil && n > 0 {
-		p.heard(r.conn.hello.Starts)
+		p.received(r.conn.hello.Starts)
 	}
 	return n, err
 }

@@ -53,7 +53,7 @@ func TestRefusedAddressIsAHint(t *testing.T) {
 		if a.FindsGone(t.Context(), 2, 1) {
 			t.Error("two refusals are enough")
 		}
-		<-time.After(refusedFor)
+		<-time.After(refusedTime)
 		if n := a.refusals(2); n < refusedTimes {
 			t.Errorf("%d refusals in that time", n)
 		}
@@ -189,7 +189,7 @@ func TestRefusalsOfALivingProcess(t *testing.T) {
 				t.Fatal("a process that is heard is taken for gone")
 			}
 		}
-		<-time.After(refusedFor + backoffMax)
+		<-time.After(refusedTime + backoffMax)
 		refuse.Store(false)
 		if a.FindsGone(t.Context(), 2, 1) {
 			t.Error("an address that takes connections refuses")
@@ -224,7 +224,7 @@ func TestRefusalsWhileAConnectionStands(t *testing.T) {
 		a.Transport.breakLinks(2)
 		within(t, "hint", a.host.goneOnes)
 		for range 100 {
-			<-time.After(refusedFor)
+			<-time.After(refusedTime)
 			if a.FindsGone(t.Context(), 2, 1) {
 				t.Fatal("a process whose connection stands is taken for gone")
 			}

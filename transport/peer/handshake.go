@@ -65,7 +65,7 @@ func (t *Transport) serverHandshake(raw net.Conn) (net.Conn, Hello, error) {
 			return Hello{}, err
 		}
 		self := t.config.Self()
-		h, err := t.hear(self, g, nc, with)
+		h, err := t.checkHello(self, g, nc, with)
 		if err != nil {
 			no := greeting{protocolVersion, refused, []byte(refusalText(err))}
 			if errors.Is(err, ErrSelf) {
@@ -124,11 +124,11 @@ func tlsFault(err error) error {
 		// It is closed in any case.
 		_, _ = plain.Conn.Write(greeting{protocolVersion, refused, []byte(onlyOverTLS)}.encode())
 	}
-	return fmt.Errorf("tls: the other side speaks without it: has it a key (--gossip-key), or a certificate? %w", err)
+	return fmt.Errorf("tls: the other side speaks without it: give it the key (--gossip-key) or a certificate: %w", err)
 }
 
-// hear judges a dialler's hello. The error's text goes back to it.
-func (t *Transport) hear(self Hello, g greeting, nc net.Conn, with *TLS) (Hello, error) {
+// checkHello judges a dialler's hello. The error's text goes back to it.
+func (t *Transport) checkHello(self Hello, g greeting, nc net.Conn, with *TLS) (Hello, error) {
 	if g.version != protocolVersion {
 		return Hello{}, errors.New(versionText(g.version))
 	}
@@ -159,7 +159,7 @@ func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 		return fmt.Errorf("%w: node %d is called %q, not %q", ErrRefused, h.Node, self.Name, h.Name)
 	case h.Node == self.Node:
 		if h.Starts >= self.Starts && h.Cluster == self.Cluster {
-			t.twin(h, nc, with)
+			t.refuseTwin(h, nc, with)
 		}
 		return fmt.Errorf("%w: node %d exists twice (a copied data directory?)", ErrRefused, h.Node)
 	}
@@ -175,15 +175,15 @@ func (t *Transport) authorize(self, h Hello, nc net.Conn, with *TLS) error {
 // twinLogInterval keeps an unproven twin from filling the log.
 const twinLogInterval = 10 * time.Second
 
-// twin is for a hello in this node's own name. Without TLS anybody can send one: it is refused
-// like a proven one, and logged, but it ends nothing.
-func (t *Transport) twin(h Hello, nc net.Conn, with *TLS) {
+// refuseTwin is for a hello in this node's own name. Without TLS anybody can send one: it is
+// refused like a proven one, and logged, but it ends nothing.
+func (t *Transport) refuseTwin(h Hello, nc net.Conn, with *TLS) {
 	if with != nil {
 		t.config.Handler.DuplicateIdentity(h)
 		return
 	}
-	now, last := time.Now().UnixNano(), t.twinSaid.Load()
-	if now-last < int64(twinLogInterval) || !t.twinSaid.CompareAndSwap(last, now) {
+	now, last := time.Now().UnixNano(), t.twinLogged.Load()
+	if now-last < int64(twinLogInterval) || !t.twinLogged.CompareAndSwap(last, now) {
 		return
 	}
 	t.config.Logger.Error("peer: somebody speaks under this node's identity, and is refused: a copy of its data directory, "+

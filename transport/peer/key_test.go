@@ -201,9 +201,9 @@ type tapped struct {
 	tap func([]byte)
 }
 
-func (c *tapped) Write(b []byte) (int, error) {
-	c.tap(b)
-	return c.Conn.Write(b)
+func (t *tapped) Write(b []byte) (int, error) {
+	t.tap(b)
+	return t.Conn.Write(b)
 }
 
 // TestUnprovenCopyEndsNobody: without TLS anybody can say that he is this node, started again. He

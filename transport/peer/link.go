@@ -87,7 +87,7 @@ func backoff(failures int) time.Duration {
 func (l *link) serve(c *conn) error {
 	l.mu.Lock()
 	l.out, l.conn, l.err = c.out, c, nil
-	l.settle()
+	l.releaseWaiters()
 	l.mu.Unlock()
 	l.p.t.config.Logger.Info("peer: connected", "node", l.p.t.nodeName(l.p.node), "link", l.kind)
 	handle := c.handleReply
@@ -123,7 +123,7 @@ func (l *link) disconnect(err error) {
 	l.mu.Lock()
 	out, last := l.out, l.err
 	l.out, l.conn, l.err = nil, nil, err
-	l.settle()
+	l.releaseWaiters()
 	l.mu.Unlock()
 	// Once, not each second.
 	if l.p.ctx.Err() == nil && (last == nil || last.Error() != err.Error()) {
@@ -141,8 +141,8 @@ func (l *link) disconnect(err error) {
 	}
 }
 
-// settle releases the callers that wait for a fresh link. The lock is held.
-func (l *link) settle() {
+// releaseWaiters releases the callers that wait for a fresh link. The lock is held.
+func (l *link) releaseWaiters() {
 	if l.settled != nil {
 		close(l.settled)
 		l.settled = nil

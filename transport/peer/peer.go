@@ -47,7 +47,7 @@ type refusals struct {
 // FindsGone needs so many refusals over this time.
 const (
 	refusedTimes = 3
-	refusedFor   = 250 * time.Millisecond
+	refusedTime  = 250 * time.Millisecond
 )
 
 func (t *Transport) newPeer(node uint64) *peer {
@@ -93,8 +93,8 @@ func (p *peer) connected(h Hello, addr string) {
 	p.forgetRefusals()
 }
 
-// heard takes note that a process has sent something: what refuses connections is not its end.
-func (p *peer) heard(starts uint32) {
+// received records that a process has sent something: what refuses connections is not its end.
+func (p *peer) received(starts uint32) {
 	if !p.refusing.Load() {
 		return
 	}
@@ -137,7 +137,7 @@ func (p *peer) dialFailed(addr string, err error) {
 func (p *peer) refuses(starts uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.process.starts == starts && p.refusal.count >= refusedTimes && time.Since(p.refusal.first) >= refusedFor
+	return p.process.starts == starts && p.refusal.count >= refusedTimes && time.Since(p.refusal.first) >= refusedTime
 }
 
 // followed reports whether a later process of the node was met.

@@ -20,9 +20,9 @@ type Transport struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // all goroutines
 
-	accepted atomic.Int32 // connections that others dialled
-	tls      atomic.Pointer[TLS]
-	twinSaid atomic.Int64 // when a copy of this node was last logged: Unix ns
+	accepted   atomic.Int32 // connections that others dialled
+	tls        atomic.Pointer[TLS]
+	twinLogged atomic.Int64 // when a copy of this node was last logged: Unix ns
 
 	mu      sync.RWMutex
 	running bool

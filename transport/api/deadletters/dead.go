@@ -55,7 +55,7 @@ func changeDead(rq *web.Request, kind timer.Kind) *web.Problem {
 	cmd := timer.Command{Kind: kind, Topic: topic.ID}
 	nowMs := rq.NowMs()
 	if sel.delayMs > 0 {
-		if p := rq.Reckons(); p != nil {
+		if p := rq.KnowsNow(); p != nil {
 			return p
 		}
 		if cmd.DueMs = web.AddMs(nowMs, sel.delayMs); sel.delayMs > rq.Limits.Horizon.Milliseconds() {

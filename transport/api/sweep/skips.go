@@ -26,37 +26,37 @@ type skip struct {
 }
 
 // Add adds one that was met.
-func (l *Skips) Add(m *timer.Ref, why timer.Code) {
-	l.append(skip{m.ID, UIDOf(l.Topic, l.Shards, m), why})
+func (s *Skips) Add(m *timer.Ref, why timer.Code) {
+	s.append(skip{m.ID, UIDOf(s.Topic, s.Shards, m), why})
 }
 
 // AddName adds one that was asked for by its "id" or "uid".
-func (l *Skips) AddName(field, name string, why timer.Code) {
+func (s *Skips) AddName(field, name string, why timer.Code) {
 	if field == "id" {
-		l.append(skip{id: name, why: why})
+		s.append(skip{id: name, why: why})
 		return
 	}
-	l.append(skip{uid: name, why: why})
+	s.append(skip{uid: name, why: why})
 }
 
-func (l *Skips) append(s skip) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.list) < maxSkips {
-		l.list = append(l.list, s)
+func (s *Skips) append(one skip) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) < maxSkips {
+		s.list = append(s.list, one)
 	}
 }
 
 // write adds the list to an answer, unless it is empty or there is none.
-func (l *Skips) write(o *web.Object) {
-	if l == nil || len(l.list) == 0 {
+func (s *Skips) write(o *web.Object) {
+	if s == nil || len(s.list) == 0 {
 		return
 	}
-	o.Objects("skips", len(l.list), func(o *web.Object, i int) {
-		s := &l.list[i]
-		o.OptText("id", s.id)
-		o.OptText("uid", s.uid)
-		code, detail := whySkipped(s.why)
+	o.Objects("skips", len(s.list), func(o *web.Object, i int) {
+		one := &s.list[i]
+		o.OptText("id", one.id)
+		o.OptText("uid", one.uid)
+		code, detail := whySkipped(one.why)
 		o.Text("code", code)
 		o.Text("detail", detail)
 	})

@@ -15,7 +15,7 @@ const redactTries = 5
 func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Problem {
 	due := int64(0)
 	if in.when.Delay || spec.HasCron(&in.spec) {
-		if p := rq.Reckons(); p != nil {
+		if p := rq.KnowsNow(); p != nil {
 			return p
 		}
 	}
@@ -39,7 +39,7 @@ func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Proble
 	in.cmd = timer.Command{Kind: verbs[v].kind, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
 	switch v {
 	case vAdd:
-		in.nameIt(rq.Node, nowMs)
+		in.assignID(rq.Node, nowMs)
 		in.cmd.Once = in.repeated
 		fallthrough
 	case vPut:
@@ -63,8 +63,8 @@ func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Proble
 	return nil
 }
 
-func (in *timerRequest) findOutcomeTopics(rq *web.Request) *web.Problem {
-	for i, o := range [...]*timer.OutcomeTopic{in.spec.OnDone, in.spec.OnDead} {
+func (tr *timerRequest) findOutcomeTopics(rq *web.Request) *web.Problem {
+	for i, o := range [...]*timer.OutcomeTopic{tr.spec.OnDone, tr.spec.OnDead} {
 		if o == nil || o.Name == "" {
 			continue
 		}
@@ -77,33 +77,33 @@ func (in *timerRequest) findOutcomeTopics(rq *web.Request) *web.Problem {
 	return nil
 }
 
-// nameIt gives an add without an id one: with its key, or in the shard of the moment.
-func (in *timerRequest) nameIt(n *web.Node, nowMs int64) {
-	if in.id != "" {
+// assignID gives an add without an id one: with its key, or in the shard of the moment.
+func (tr *timerRequest) assignID(n *web.Node, nowMs int64) {
+	if tr.id != "" {
 		return
 	}
-	in.unnamed = true
+	tr.unnamed = true
 	hi, lo := n.Rand(), n.Rand()
-	if in.key != "" {
-		in.id = timer.KeyedID(in.key, hi, lo)
+	if tr.key != "" {
+		tr.id = timer.KeyedID(tr.key, hi, lo)
 	} else {
-		in.id = timer.NewID(shardAt(n, nowMs), hi, lo)
+		tr.id = timer.NewID(shardAt(n, nowMs), hi, lo)
 	}
 }
 
 // address makes the id as it was given the one that the timer has in the topic.
-func (in *timerRequest) address(t *timer.Topic) {
-	if in.id, in.keyed = in.plain, false; !in.asGiven {
-		in.id, in.keyed = t.Policy.FullID(in.plain)
+func (tr *timerRequest) address(t *timer.Topic) {
+	if tr.id, tr.keyed = tr.plain, false; !tr.asGiven {
+		tr.id, tr.keyed = t.Policy.FullID(tr.plain)
 	}
-	in.cmd.ID = in.id
+	tr.cmd.ID = tr.id
 }
 
 // again reports whether the timer is to be looked for once more, by the id as it was given: it may
 // be of before the topic had a key.
-func (in *timerRequest) again(code timer.Code) bool {
-	in.asGiven = code == timer.NotFound && in.keyed
-	return in.asGiven
+func (tr *timerRequest) again(code timer.Code) bool {
+	tr.asGiven = code == timer.NotFound && tr.keyed
+	return tr.asGiven
 }
 
 // shardAt is where adds without a name go at a moment: adds that arrive within the same two
@@ -143,38 +143,38 @@ func refusedByNew(rq *web.Request, in *timerRequest, v verb) *web.Problem {
 }
 
 // onto binds a prepared command to the topic as it stands and checks the rules of the topic.
-func (in *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
-	in.cmd.Topic = t.ID
-	in.address(t)
-	if (v == vAdd || v == vPut) && in.given&spec.FIfLate == 0 {
-		in.cmd.NotLate = t.Policy.RejectLate && in.absolute()
+func (tr *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
+	tr.cmd.Topic = t.ID
+	tr.address(t)
+	if (v == vAdd || v == vPut) && tr.given&spec.FIfLate == 0 {
+		tr.cmd.NotLate = t.Policy.RejectLate && tr.absolute()
 	}
 	if v == vAdd {
-		if p := in.mergeBy(t); p != nil {
+		if p := tr.mergeBy(t); p != nil {
 			return p
 		}
-		in.nameByContent(t)
+		tr.nameByContent(t)
 	}
 	cb := &t.Policy.Callback
 	if v == vPatch {
-		in.patch.BindTo(cb.URL)
+		tr.patch.BindTo(cb.URL)
 	} else {
-		in.spec.Callback.BindTo(cb.URL)
+		tr.spec.Callback.BindTo(cb.URL)
 	}
-	if t.Policy.Pull && in.given&^in.null&(spec.FCallback|spec.CallbackFields) != 0 {
+	if t.Policy.Pull && tr.given&^tr.null&(spec.FCallback|spec.CallbackFields) != 0 {
 		return web.Fail(422, web.BadPolicy, "callback: the topic is pulled, it calls nobody")
 	}
-	if in.given&^in.null&spec.FWeight != 0 && t.Policy.PerKey == nil {
+	if tr.given&^tr.null&spec.FWeight != 0 && t.Policy.PerKey == nil {
 		return web.Fail(422, web.BadPolicy, "weight: the topic has no per_key")
 	}
-	if t.Policy.Batch != nil && !in.spec.Callback.SendsBody() {
-		return web.Failf(422, web.BadPolicy, "callback.method: %s sends no body, and the topic calls many timers at once", in.spec.Callback.Method)
+	if t.Policy.Batch != nil && !tr.spec.Callback.SendsBody() {
+		return web.Failf(422, web.BadPolicy, "callback.method: %s sends no body, and the topic calls many timers at once", tr.spec.Callback.Method)
 	}
-	needsURL := (v == vAdd || v == vPut || v == vPatch && in.null&spec.FURL != 0) && !t.Policy.Pull
-	if needsURL && in.spec.Callback.URL == "" && cb.URL == "" {
+	needsURL := (v == vAdd || v == vPut || v == vPatch && tr.null&spec.FURL != 0) && !t.Policy.Pull
+	if needsURL && tr.spec.Callback.URL == "" && cb.URL == "" {
 		return web.Fail(422, "no_callback", "give a callback.url, here or in the topic's policy")
 	}
-	if r := &in.spec.Retry; v == vAdd || v == vPut {
+	if r := &tr.spec.Retry; v == vAdd || v == vPut {
 		if low, high := cmp.Or(r.MinBackoffMs, t.Policy.MinBackoffMs), cmp.Or(r.MaxBackoffMs, t.Policy.MaxBackoffMs); low > high && !r.Empty() {
 			return web.Bad(web.BadRequest, "retry: min_backoff is longer than max_backoff, the topic's default included")
 		}
@@ -257,7 +257,7 @@ func withStored(rq *web.Request, in *timerRequest, t *timer.Topic, v verb) (*tim
 	}
 	cmd, whole := in.cmd, in.spec
 	var p *web.Problem
-	if whole.Callback.Headers, p = spec.Unredact(in.spec.Callback.Headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
+	if whole.Callback.Headers, p = spec.Unredact(in.spec.Callback.Headers, &cur.Callback, in.effectiveURL(t, v, cur)); p != nil {
 		return nil, p
 	}
 	cmd.IfMatch = cmp.Or(cmd.IfMatch, cur.Version)
@@ -272,18 +272,18 @@ func withStored(rq *web.Request, in *timerRequest, t *timer.Topic, v verb) (*tim
 	return &cmd, nil
 }
 
-// goesTo is the URL that a timer has after a put or patch of its present state.
-func (in *timerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
-	url := in.spec.Callback.URL
-	if v == vPatch && !in.patch.URL {
+// effectiveURL is the URL that a timer has after a put or patch of its present state.
+func (tr *timerRequest) effectiveURL(t *timer.Topic, v verb, cur *timer.Timer) string {
+	url := tr.spec.Callback.URL
+	if v == vPatch && !tr.patch.URL {
 		url = cur.Callback.URL
 	}
 	return cmp.Or(url, t.Policy.Callback.URL)
 }
 
 // shard is where the input's timer lives, as the topic stands.
-func (in *timerRequest) shard(rq *web.Request, t *timer.Topic) timer.ShardID {
-	return timer.ShardOf(t, in.id, rq.Engine.Shards())
+func (tr *timerRequest) shard(rq *web.Request, t *timer.Topic) timer.ShardID {
+	return timer.ShardOf(t, tr.id, rq.Engine.Shards())
 }
 
 // refusal is the problem that a result's code stands for, nil when the command took effect.

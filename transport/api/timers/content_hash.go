@@ -17,19 +17,19 @@ import (
 // count; the id does not either, the hash is compared under it. scratch is used and returned, to be
 // used again. The hash is kept in the clear, so that of a secret digest takes the place; the error
 // is digest's.
-func (in *timerRequest) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
+func (tr *timerRequest) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
 	b := scratch[:0]
 	num := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	str := func(s string) { b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...) }
 
 	// The spellings of an instant, or of a delay, are one.
-	given := in.given & spec.SpecFields &^ (spec.TimeFields | spec.FZone)
-	if in.when.Delay {
+	given := tr.given & spec.SpecFields &^ (spec.TimeFields | spec.FZone)
+	if tr.when.Delay {
 		given |= spec.FDelay
 	}
-	s := &in.spec
+	s := &tr.spec
 	num(uint64(given))
-	num(uint64(in.when.Ms))
+	num(uint64(tr.when.Ms))
 	num(xxhash.Sum64(s.Payload))
 	str(s.ContentType)
 	num(uint64(s.Priority))

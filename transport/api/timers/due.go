@@ -26,7 +26,7 @@ func CountDue(rq *web.Request) *web.Problem {
 		return p
 	}
 	if !given {
-		if p := rq.Reckons(); p != nil {
+		if p := rq.KnowsNow(); p != nil {
 			return p
 		}
 		until = q.FromMs + dueSpan.Milliseconds()

@@ -11,23 +11,23 @@ import (
 
 // nameByRequest gives an add the id that its Idempotency-Key makes: the key itself behind a prefix,
 // or, where it is no id, a hash of it. So a repetition, at any node, meets the same timer.
-func (in *timerRequest) nameByRequest(key string) *web.Problem {
-	if in.given&spec.FID != 0 {
+func (tr *timerRequest) nameByRequest(key string) *web.Problem {
+	if tr.given&spec.FID != 0 {
 		return web.Bad(web.BadRequest, "give an id or an Idempotency-Key, not both: an add with an id may be repeated as it is")
 	}
-	if in.given&spec.FMerge != 0 && in.merge != "reject" {
-		return web.Badf(web.BadRequest, "merge: %s does not go with an Idempotency-Key", in.merge)
+	if tr.given&spec.FMerge != 0 && tr.merge != "reject" {
+		return web.Badf(web.BadRequest, "merge: %s does not go with an Idempotency-Key", tr.merge)
 	}
 	name := "idem-" + key
 	if !web.ValidID(name) {
 		sum := sha256.Sum256([]byte(key))
 		name = "idem.sha256-" + hex.EncodeToString(sum[:16])
 	}
-	if in.key != "" {
-		name = "{" + in.key + "}" + name
+	if tr.key != "" {
+		name = "{" + tr.key + "}" + name
 	}
-	in.id, in.merge, in.repeated = name, "reject", true
-	in.given |= spec.FMerge
+	tr.id, tr.merge, tr.repeated = name, "reject", true
+	tr.given |= spec.FMerge
 	return nil
 }
 

@@ -129,11 +129,11 @@ func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 }
 
 // collecting is what an add that collects has in addition.
-func (in *timerRequest) collecting() *timer.Collect {
-	if in.spec.Collect == nil {
-		in.spec.Collect = new(timer.Collect)
+func (tr *timerRequest) collecting() *timer.Collect {
+	if tr.spec.Collect == nil {
+		tr.spec.Collect = new(timer.Collect)
 	}
-	return in.spec.Collect
+	return tr.spec.Collect
 }
 
 func checkPayload(r *web.Reader, n int) {

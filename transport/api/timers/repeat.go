@@ -67,8 +67,8 @@ func readRepeatField(r *web.Reader, p *timer.Repeat, name string) {
 // firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given):
 // for cron the first that is neither over nor before that time. A first time that is past is
 // missed, and left out if the series skips what it missed.
-func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
-	p := in.spec.Repeat
+func (tr *timerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
+	p := tr.spec.Repeat
 	if p == nil {
 		return atMs, nil
 	}
@@ -76,7 +76,7 @@ func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
 		if atMs = recurrence.FirstCron(p.Cron, p.Zone, max(atMs, nowMs)); atMs == 0 {
 			return 0, web.Bad(web.BadRequest, "repeat.cron: that never comes")
 		}
-	} else if p.CatchUp == timer.CatchUpSkip && atMs < nowMs && in.given&spec.TimeFields != 0 {
+	} else if p.CatchUp == timer.CatchUpSkip && atMs < nowMs && tr.given&spec.TimeFields != 0 {
 		var calendar recurrence.Calendar
 		atMs = calendar.After(p, atMs, nowMs-1)
 	}

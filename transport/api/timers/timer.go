@@ -55,9 +55,9 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 	return p
 }
 
-func (in *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
+func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 	if rq.DryRun, p = rq.Dry(); p == nil {
-		p = readInput(rq, in, v)
+		p = readInput(rq, tr, v)
 	}
 	if p == nil && !rq.DryRun {
 		p = chargeVerb(rq, v)
@@ -65,10 +65,10 @@ func (in *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 	if p != nil {
 		return p
 	}
-	res, t, p := change(rq, in, v, v == vCancel)
+	res, t, p := change(rq, tr, v, v == vCancel)
 	if p == nil && res.Code == timer.NotFound { // it may have ended long ago
 		var err error
-		if res.Code, err = tooLate(rq, t, in.plain, v); err != nil {
+		if res.Code, err = tooLate(rq, t, tr.plain, v); err != nil {
 			p = web.Fault(err)
 		}
 		res.Unchanged = res.Code == timer.Prevented
@@ -77,11 +77,11 @@ func (in *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 	if v == vCancel {
 		res.Timer = nil // its state is not asked for
 	} else {
-		rq.ID = in.id // of an add it may be new
+		rq.ID = tr.id // of an add it may be new
 	}
 	if p == nil {
-		p = refusalOf(&in.cmd, &res)
-		if res.Code == timer.Exists && in.repeated {
+		p = refusalOf(&tr.cmd, &res)
+		if res.Code == timer.Exists && tr.repeated {
 			keyInUse(p)
 		}
 	}
@@ -93,14 +93,14 @@ func (in *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 	case res.Timer == nil:
 		return web.Fail(500, web.InternalError, "the change was made, but the shard gave no timer back")
 	case rq.DryRun:
-		return answerPreview(rq, in, t, &res)
+		return answerPreview(rq, tr, t, &res)
 	case minimal(rq):
 		answerMinimal(rq, status(res.Code), res.Timer.Version)
 		return nil
 	}
 	setETag(rq, res.Timer)
 	w := NewWriter(rq, t)
-	w.merged, w.lateMs = res.Code == timer.Merged, in.lateMs(&res, rq.NowMs())
+	w.merged, w.lateMs = res.Code == timer.Merged, tr.lateMs(&res, rq.NowMs())
 	return rq.JSON(status(res.Code), appendWait(w.Append(rq.Out(), res.Timer), heldWait(res.Timer)))
 }
 

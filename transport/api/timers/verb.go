@@ -48,7 +48,7 @@ func verbOf(op string) verb {
 
 // check refuses fields that do not go together, or with the verb. The values by themselves are
 // good.
-func (in *timerRequest) check(v verb, inBatch bool) *web.Problem {
+func (tr *timerRequest) check(v verb, inBatch bool) *web.Problem {
 	allowed := verbs[v].fields
 	if inBatch {
 		allowed |= spec.FOp | spec.FID
@@ -56,43 +56,43 @@ func (in *timerRequest) check(v verb, inBatch bool) *web.Problem {
 			allowed |= spec.FIfMatch
 		}
 	}
-	if extra := in.given &^ allowed; extra != 0 {
+	if extra := tr.given &^ allowed; extra != 0 {
 		return web.Badf(web.UnknownField, "unknown field %q for %s", spec.NameOf(extra), verbs[v].name)
 	}
 	mayReset := web.Fields(0)
 	if v == vPatch {
 		mayReset = spec.Resettable
 	}
-	if null := in.null &^ mayReset; null != 0 {
+	if null := tr.null &^ mayReset; null != 0 {
 		return web.Badf(web.BadRequest, "%s: must not be null", spec.NameOf(null))
 	}
-	if p := in.checkTime(v); p != nil {
+	if p := tr.checkTime(v); p != nil {
 		return p
 	}
-	if in.given&spec.FPayload != 0 && in.given&spec.FPayload64 != 0 {
+	if tr.given&spec.FPayload != 0 && tr.given&spec.FPayload64 != 0 {
 		return web.Bad(web.BadRequest, "payload and payload_base64: give one")
 	}
-	if p := in.checkID(v); p != nil {
+	if p := tr.checkID(v); p != nil {
 		return p
 	}
-	if in.given&spec.FMerge == 0 {
+	if tr.given&spec.FMerge == 0 {
 		return nil
 	}
-	return in.checkRule(spec.MergeRule(in.merge))
+	return tr.checkRule(spec.MergeRule(tr.merge))
 }
 
-func (in *timerRequest) checkTime(v verb) *web.Problem {
-	n := bits.OnesCount64(uint64(in.given & spec.TimeFields))
+func (tr *timerRequest) checkTime(v verb) *web.Problem {
+	n := bits.OnesCount64(uint64(tr.given & spec.TimeFields))
 	switch {
 	case n > 1:
 		return web.Bad(web.BadTime, "give one of at, at_ms, at_local, delay, delay_ms, not several")
-	case n == 0 && (v == vAdd || v == vPut) && !spec.HasCron(&in.spec):
+	case n == 0 && (v == vAdd || v == vPut) && !spec.HasCron(&tr.spec):
 		return web.Bad(web.BadTime, "a time is required: one of at, at_ms, at_local, delay, delay_ms; only repeat.cron makes its own")
 	}
-	if p := in.when.Resolve(in.given); p != nil {
+	if p := tr.when.Resolve(tr.given); p != nil {
 		return p
 	}
-	if v == vPatch && (in.given|in.null)&spec.SpecFields&^(spec.FCallback|spec.FRetry) == 0 {
+	if v == vPatch && (tr.given|tr.null)&spec.SpecFields&^(spec.FCallback|spec.FRetry) == 0 {
 		return web.Bad(web.BadRequest, "nothing to change")
 	}
 	return nil
@@ -101,20 +101,20 @@ func (in *timerRequest) checkTime(v verb) *web.Problem {
 // IDRule is the form of an id, for faults.
 const IDRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, optionally led by one {key} of 1–64"
 
-func (in *timerRequest) checkID(v verb) *web.Problem {
-	if in.given&spec.FKey != 0 && !web.ValidKey(in.key) {
+func (tr *timerRequest) checkID(v verb) *web.Problem {
+	if tr.given&spec.FKey != 0 && !web.ValidKey(tr.key) {
 		return web.Bad(web.BadName, "key: must be 1–64 of A-Z a-z 0-9 _ . : @ -")
 	}
-	if in.given&spec.FID == 0 {
-		if v != vAdd && in.id == "" {
+	if tr.given&spec.FID == 0 {
+		if v != vAdd && tr.id == "" {
 			return web.Badf(web.BadRequest, "id: is required for %s", verbs[v].name)
 		}
-	} else if !web.ValidID(in.id) {
+	} else if !web.ValidID(tr.id) {
 		return web.Bad(web.BadName, "id: "+IDRule)
 	}
-	if in.given&spec.FKey != 0 && in.id != "" {
-		if key, has := timer.KeyOf(in.id); !has || key != in.key {
-			return web.Badf(web.BadName, "key: the id must start with {%s}", in.key)
+	if tr.given&spec.FKey != 0 && tr.id != "" {
+		if key, has := timer.KeyOf(tr.id); !has || key != tr.key {
+			return web.Badf(web.BadName, "key: the id must start with {%s}", tr.key)
 		}
 	}
 	return nil

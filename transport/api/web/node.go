@@ -57,9 +57,9 @@ type Lasting interface {
 // NowMs is the server's clock in Unix ms, rounded up.
 func (n *Node) NowMs() int64 { return ceilMs(n.Clock()) }
 
-// Reckons refuses to compute a time from now while this node does not know the time.
+// KnowsNow refuses to compute a time from now while this node does not know the time.
 // Another node may.
-func (n *Node) Reckons() *Problem {
+func (n *Node) KnowsNow() *Problem {
 	why := n.ClockFault()
 	if why == "" {
 		return nil

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"math"
-	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -58,26 +57,18 @@ func NewQuota(rule QuotaRule) *Quota {
 	return &Quota{rule, rate.NewLimiter(rate.Limit(rule.PerSecond), rule.Burst)}
 }
 
-// take takes one; if there is none left, it returns when there will be.
-func (q *Quota) take(now time.Time) (wait time.Duration, ok bool) {
-	if q.limiter.AllowN(now, 1) {
-		return 0, true
-	}
-	return time.Duration((1 - q.limiter.TokensAt(now)) / q.Rule.PerSecond * float64(time.Second)), false
-}
-
 // Charge counts one action, or refuses it when the quota is used up.
 func (rq *Request) Charge(kind int) *Problem {
 	if rq.Who == nil || rq.Who.Quotas[kind] == nil {
 		return nil
 	}
 	q := rq.Who.Quotas[kind]
-	wait, ok := q.take(rq.Now())
-	if ok {
+	now := rq.Now()
+	if q.limiter.AllowN(now, 1) {
 		return nil
 	}
 	what := [quotaKinds]string{"add %v timers", "make %v changes", "make %v reads"}[kind]
 	p := Failf(429, "quota", "this token may "+what+" a second at this node, %d at once", q.Rule.PerSecond, q.Rule.Burst)
-	p.RetryAfter = int(min(math.Ceil(wait.Seconds()), 3600))
+	p.RetryAfter = q.retryAfter(now)
 	return p
 }

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"math"
 	"strconv"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -16,4 +18,10 @@ func (p *Problem) setRetryAfter(h *fasthttp.ResponseHeader) {
 	if p.Status == 503 || p.Status == 429 {
 		h.Set("Retry-After", strconv.Itoa(max(1, p.RetryAfter)))
 	}
+}
+
+// retryAfter is in how many seconds a used up quota has one action again, an hour at most.
+func (q *Quota) retryAfter(now time.Time) int {
+	wait := time.Duration((1 - q.limiter.TokensAt(now)) / q.Rule.PerSecond * float64(time.Second))
+	return int(min(math.Ceil(wait.Seconds()), 3600))
 }

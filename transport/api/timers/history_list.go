@@ -47,7 +47,7 @@ func History(rq *web.Request) *web.Problem {
 		return p
 	}
 	if full, keyed := topic.Policy.FullID(q.ID); keyed && q.ID != "" {
-		e, err := recallExactly(rq, topic, full)
+		e, err := lastEnded(rq, topic, full)
 		if err != nil {
 			return web.Fault(err)
 		}
@@ -114,14 +114,14 @@ func (w *Writer) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
 // has none of that id, with the topic's own key or without.
 func recall(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
 	if full, keyed := topic.Policy.FullID(id); keyed {
-		if e, err := recallExactly(rq, topic, full); err != nil || e != nil {
+		if e, err := lastEnded(rq, topic, full); err != nil || e != nil {
 			return e, err
 		}
 	}
-	return recallExactly(rq, topic, id)
+	return lastEnded(rq, topic, id)
 }
 
-func recallExactly(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
+func lastEnded(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
 	q := &timer.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
 	if confine(rq, q, topic) {
 		return nil, nil
@@ -134,14 +134,14 @@ func recallExactly(rq *web.Request, topic *timer.Topic, id string) (*timer.Histo
 }
 
 // absolute reports whether the time was given as an instant.
-func (in *timerRequest) absolute() bool { return in.given&spec.TimeFields != 0 && !in.when.Delay }
+func (tr *timerRequest) absolute() bool { return tr.given&spec.TimeFields != 0 && !tr.when.Delay }
 
 // lateMs is how far past a change is due that was given an instant: more than a minute, which may
 // be a mistake of the client's. 0: it is not late, or the change has not taken the instant.
-func (in *timerRequest) lateMs(r *timer.Result, nowMs int64) int64 {
-	late := nowMs - in.spec.DueMs
-	ignored := r.Code == timer.Merged && (in.cmd.Merge == timer.MergeKeep || in.cmd.Merge == timer.MergeCollect && in.cmd.MaxWaitMs == 0)
-	if late <= timer.LateMs || !in.absolute() || r.Code == timer.Same || ignored {
+func (tr *timerRequest) lateMs(r *timer.Result, nowMs int64) int64 {
+	late := nowMs - tr.spec.DueMs
+	ignored := r.Code == timer.Merged && (tr.cmd.Merge == timer.MergeKeep || tr.cmd.Merge == timer.MergeCollect && tr.cmd.MaxWaitMs == 0)
+	if late <= timer.LateMs || !tr.absolute() || r.Code == timer.Same || ignored {
 		return 0
 	}
 	return late
