@@ -164,7 +164,7 @@ func (b *backupRun) meta(ctx context.Context, c *core) error {
 		}
 	}
 	if !state.Sound() {
-		return errors.New("topics: memory does not hold what it should")
+		return errors.New("topics: this node's copy in memory is damaged: take the backup at another node, and restart this one")
 	}
 	return b.file.End()
 }

@@ -22,7 +22,7 @@ import (
 // Times of the schedule.
 const (
 	backupLook     = 2 * time.Second // between looks at the clock
-	backupAgain    = time.Minute     // after a failure; doubled for each one more
+	backupRetry    = time.Minute     // after a failure; doubled for each one more
 	backupAgainMax = 15 * time.Minute
 )
 
@@ -124,7 +124,7 @@ func (b *backupSchedule) look(ctx context.Context, of backupSource) {
 		b.failure.Store("")
 	case ctx.Err() == nil:
 		b.dueSince.CompareAndSwap(0, now)
-		wait := min(backupAgain<<min(b.failed, 10), backupAgainMax)
+		wait := min(backupRetry<<min(b.failed, 10), backupAgainMax)
 		b.failed, b.againMs = b.failed+1, b.nowMs()+wait.Milliseconds()
 		b.failures.Inc()
 		b.failure.Store(err.Error())

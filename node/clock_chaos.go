@@ -22,8 +22,8 @@ func init() { highestLevel = feature.LevelOfTests }
 // on; while it is missing or malformed the last content holds. It is repeated in another file,
 // whose name ends in .seen.
 const (
-	clockFileEnv  = "CARILLON_CHAOS_CLOCK"
-	clockFileEach = 10 * time.Millisecond
+	clockFileEnv      = "CARILLON_CHAOS_CLOCK"
+	clockFileInterval = 10 * time.Millisecond
 )
 
 // wrongClocks is a clocks.Source: the machine's clocks with the errors from the file.
@@ -48,7 +48,7 @@ func newClocks() clocks.Source {
 	if c.file != "" {
 		c.look()
 		go func() { // until the process ends
-			for range time.Tick(clockFileEach) {
+			for range time.Tick(clockFileInterval) {
 				c.look()
 			}
 		}()
@@ -71,21 +71,21 @@ func (c *wrongClocks) look() {
 }
 
 func (c *wrongClocks) Boot() time.Duration {
-	c.goesOn(c.machine.Boot())
+	c.wokeUp(c.machine.Boot())
 	return c.machine.Boot() - c.now.Load().bootStopped
 }
 
-// goesOn reads the file if this process stood still: the one that stopped it may have set its
+// wokeUp reads the file if this process stood still: the one that stopped it may have set its
 // clocks.
-func (c *wrongClocks) goesOn(now time.Duration) {
-	if last := time.Duration(c.last.Swap(int64(now))); c.file != "" && now-last > 5*clockFileEach {
+func (c *wrongClocks) wokeUp(now time.Duration) {
+	if last := time.Duration(c.last.Swap(int64(now))); c.file != "" && now-last > 5*clockFileInterval {
 		c.look()
 	}
 }
 
 func (c *wrongClocks) Read() clocks.Reading {
 	r := c.machine.Read()
-	c.goesOn(r.Boot)
+	c.wokeUp(r.Boot)
 	s := c.now.Load()
 	drifted := (r.Boot - s.since).Microseconds() * s.ppm / 1_000_000
 	r.WallUs += s.wallMs*1000 + drifted

@@ -16,9 +16,9 @@ import (
 // starts while the wall clock is wrong knows it from the one before. It is void after the
 // machine has booted again, and may be deleted.
 const (
-	clockFile     = "clock.json"
-	clockSaveEach = time.Second
-	clockSaveOff  = 100 * time.Millisecond
+	clockFile         = "clock.json"
+	clockSaveInterval = time.Second
+	clockSaveOff      = 100 * time.Millisecond
 )
 
 // savedClock is the file.

@@ -85,7 +85,7 @@ func TestCrashMatrixOfOneNode(t *testing.T) {
 }
 
 // run is a node's first life and the begin of its second.
-func (b *powerCuts) run() (past map[string]bool, err error) {
+func (pc *powerCuts) run() (past map[string]bool, err error) {
 	fsys := memfs.New()
 	if err := fsys.MkdirAll(memNodeDir); err != nil {
 		return nil, err
@@ -99,39 +99,39 @@ func (b *powerCuts) run() (past map[string]bool, err error) {
 			return nil
 		}
 		if strings.HasPrefix(name, memNodeDir+"/snapshots/") {
-			b.live.gate.Pass() // a snapshot is written in the background
+			pc.live.gate.Pass() // a snapshot is written in the background
 		}
-		b.effect(op, name)
+		pc.effect(op, name)
 		return nil
 	})
 	for life := range 2 {
-		b.live = &memNode{fs: fsys, clock: clock, hashes: b.states}
-		if err = b.live.open(); err != nil {
+		pc.live = &memNode{fs: fsys, clock: clock, hashes: pc.states}
+		if err = pc.live.open(); err != nil {
 			return nil, err
 		}
 		if life == 0 {
-			err = b.live.live(mrand.New(mrand.NewPCG(5, 5)))
+			err = pc.live.live(mrand.New(mrand.NewPCG(5, 5)))
 		} else {
-			err = b.live.pass(2*time.Second, 100*time.Millisecond)
+			err = pc.live.pass(2*time.Second, 100*time.Millisecond)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if life == 0 {
-			b.last, b.known = b.live.progress(), b.live.p.self.Identity()
-			b.live.end()
+			pc.last, pc.known = pc.live.progress(), pc.live.p.self.Identity()
+			pc.live.end()
 			fsys.Kill()
 		}
 	}
 	fsys.SetHook(nil)
-	past, err = b.live.remembered()
-	b.live.end()
+	past, err = pc.live.remembered()
+	pc.live.end()
 	return past, err
 }
 
-func (e *memNode) progress() (list []shard.Progress) {
+func (m *memNode) progress() (list []shard.Progress) {
 	for id := timer.ShardID(0); id <= memNodeShards; id++ {
-		list = append(list, e.host.Progress(id))
+		list = append(list, m.host.Progress(id))
 	}
 	return list
 }
@@ -140,13 +140,13 @@ func (e *memNode) progress() (list []shard.Progress) {
 var temporary = regexp.MustCompile(`(\.[0-9]+)?\.tmp$`)
 
 // effect is told of a change of the disk that is about to be made.
-func (b *powerCuts) effect(op memfs.Op, name string) {
-	if b.busy || b.problem != "" {
+func (pc *powerCuts) effect(op memfs.Op, name string) {
+	if pc.busy || pc.problem != "" {
 		return
 	}
-	b.busy = true
+	pc.busy = true
 	reader := rand.Reader
-	defer func() { b.busy, rand.Reader = false, reader }()
+	defer func() { pc.busy, rand.Reader = false, reader }()
 	kind, _ := kindOfFile(strings.TrimPrefix(temporary.ReplaceAllString(name, ""), memNodeDir+"/"))
 	switch {
 	case kind == "spare segment" && (op == memfs.OpWrite || op == memfs.OpSync || op == memfs.OpTruncate):
@@ -155,42 +155,42 @@ func (b *powerCuts) effect(op memfs.Op, name string) {
 		kind = "directory"
 	}
 	kind += " " + op.String()
-	b.effects[kind]++
+	pc.effects[kind]++
 	number := 0
-	for _, n := range b.effects {
+	for _, n := range pc.effects {
 		number += n
 	}
 	for way, opt := range cuts {
-		if (number*len(cuts)+way)%b.stride != 0 && b.tried[kind] >= len(cuts) {
+		if (number*len(cuts)+way)%pc.stride != 0 && pc.tried[kind] >= len(cuts) {
 			continue
 		}
-		b.tried[kind]++
+		pc.tried[kind]++
 		rand.Reader = mrand.NewChaCha8([32]byte{byte(way)})
-		b.cut(fmt.Sprintf("power cut before effect %d, %v %s, way %d", number, op, name, way), mrand.New(mrand.NewPCG(uint64(number), uint64(way))), opt)
+		pc.cut(fmt.Sprintf("power cut before effect %d, %v %s, way %d", number, op, name, way), mrand.New(mrand.NewPCG(uint64(number), uint64(way))), opt)
 	}
 }
 
 // cut opens the directory that a power cut now leaves, and the one that another right after that
 // leaves.
-func (b *powerCuts) cut(what string, random *mrand.Rand, opt memfs.CrashOptions) {
-	before, known := b.last, b.known
-	if b.live.host != nil {
-		before = b.live.progress()
+func (pc *powerCuts) cut(what string, random *mrand.Rand, opt memfs.CrashOptions) {
+	before, known := pc.last, pc.known
+	if pc.live.host != nil {
+		before = pc.live.progress()
 	}
-	if p := b.live.p; p != nil && p.self != nil {
+	if p := pc.live.p; p != nil && p.self != nil {
 		known = p.self.Identity()
 	}
-	disk := b.live.fs.CrashClone(random, opt)
+	disk := pc.live.fs.CrashClone(random, opt)
 	for round := range 2 {
-		b.opened++
-		if err := b.check(disk, known, before); err != nil && b.problem == "" {
-			b.problem = fmt.Sprintf("%s, opened %d times: %v", what, round+1, err)
+		pc.opened++
+		if err := pc.check(disk, known, before); err != nil && pc.problem == "" {
+			pc.problem = fmt.Sprintf("%s, opened %d times: %v", what, round+1, err)
 		}
 		disk = disk.CrashClone(random, memfs.CrashOptions{})
 	}
 }
 
-func (b *powerCuts) check(disk *memfs.FS, known member.Identity, before []shard.Progress) error {
+func (pc *powerCuts) check(disk *memfs.FS, known member.Identity, before []shard.Progress) error {
 	id, err := member.ReadIdentity(disk, memNodeDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && known.NodeID == 0:
@@ -201,7 +201,7 @@ func (b *powerCuts) check(disk *memfs.FS, known member.Identity, before []shard.
 	case known.AcceptedPlan != nil && (id.AcceptedPlan == nil || id.AcceptedPlan.ClusterID != known.AcceptedPlan.ClusterID), known.ClusterID != "" && id.Meta == nil:
 		return fmt.Errorf("it promised %+v, it knows %+v", known, id)
 	}
-	e, err := openMemNode(disk, &memNodeClock{now: b.live.clock.now})
+	e, err := openMemNode(disk, &memNodeClock{now: pc.live.clock.now})
 	if err != nil {
 		return err
 	}
@@ -216,13 +216,13 @@ func (b *powerCuts) check(disk *memfs.FS, known member.Identity, before []shard.
 			return fmt.Errorf("group %d had %+v, there is %+v", i, had, p)
 		}
 		if table, _ := e.host.Inspect(id); table != nil {
-			if hash, ok := b.states[truthKey{id, p.Applied}]; ok && hash != table.Hash() {
+			if hash, ok := pc.states[truthKey{id, p.Applied}]; ok && hash != table.Hash() {
 				return fmt.Errorf("group %d: state %016x after entry %d, it was %016x", i, table.Hash(), p.Applied, hash)
 			}
 		}
 	}
 	told, err := e.remembered()
-	maps.Copy(b.told, told)
+	maps.Copy(pc.told, told)
 	e.host.Abandon()
 	return err
 }

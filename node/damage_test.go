@@ -142,9 +142,9 @@ func newDirAtRest(t *testing.T, clean bool) *dirAtRest {
 	return y
 }
 
-func (y *dirAtRest) open(fsys *memfs.FS) (*memNode, error) {
-	y.again()
-	return openMemNode(fsys, &memNodeClock{now: y.now + time.Minute})
+func (d *dirAtRest) open(fsys *memfs.FS) (*memNode, error) {
+	d.again()
+	return openMemNode(fsys, &memNodeClock{now: d.now + time.Minute})
 }
 
 // The outcomes of damage.
@@ -210,7 +210,7 @@ func TestDamageAtRestOfEveryFile(t *testing.T) {
 }
 
 // damage does something to a file; "" if that changed nothing.
-func (y *dirAtRest) damage(t *testing.T, random *rand.Rand, fsys *memfs.FS, kind, path string) string {
+func (d *dirAtRest) damage(t *testing.T, random *rand.Rand, fsys *memfs.FS, kind, path string) string {
 	t.Helper()
 	how := []string{"flip", "flip", "flip", "cut", "zeros", "swap", "over", "beside"}[random.IntN(8)]
 	before := contentOf(t, fsys, path)
@@ -222,7 +222,7 @@ func (y *dirAtRest) damage(t *testing.T, random *rand.Rand, fsys *memfs.FS, kind
 		putFile(t, fsys, to, before)
 		return "copied as " + to
 	}
-	others := y.kinds[kind]
+	others := d.kinds[kind]
 	other := contentOf(t, fsys, others[random.IntN(len(others))])
 	var at int
 	err := fsys.Damage(path, func(b []byte) []byte {
@@ -280,33 +280,33 @@ func besides(kind, path string) string {
 }
 
 // judge opens a damaged directory and gives the outcome.
-func (y *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) string {
+func (d *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string) string {
 	t.Helper()
 	what = path + ": " + what
 	_, unsound := wal.Verify(fsys, memNodeDir)
-	e, err := y.open(fsys)
+	e, err := d.open(fsys)
 	defer e.end()
 	if err != nil {
 		if inLog := slices.Contains([]string{"segment", "open segment", "FIRST", "END"}, kind); inLog && !strings.Contains(what, "copied as") && !strings.Contains(err.Error(), "offset") {
 			t.Errorf("%s: refused without an offset: %v", what, err)
 		}
-		if y.names(path, err.Error()) || y.names(path, e.log.String()) && strings.Contains(err.Error(), "shard") {
+		if d.names(path, err.Error()) || d.names(path, e.log.String()) && strings.Contains(err.Error(), "shard") {
 			return turnedAway
 		}
 		t.Errorf("%s: refused without a word of the file: %v\n%s", what, err, e.log.String())
 		return ""
 	}
 	cut := e.hasBroken(t)
-	truthful := e.legal(y.hashes)
+	truthful := e.legal(d.hashes)
 	state, past, err := e.serve()
 	if err != nil {
 		t.Errorf("%s: %v", what, err)
 		return ""
 	}
 	// Then it goes on from an earlier end, and its next steps are new.
-	shorter := state != y.state && kind == "open segment" && truthful
+	shorter := state != d.state && kind == "open segment" && truthful
 	for event := range past {
-		if !y.past[event] && !shorter {
+		if !d.past[event] && !shorter {
 			t.Errorf("%s: the history tells what never was: %s", what, event)
 		}
 	}
@@ -317,13 +317,13 @@ func (y *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string)
 		return cutOff
 	case shorter:
 		return earlier
-	case state != y.state:
+	case state != d.state:
 		t.Errorf("%s: something else is served\n%s", what, e.log.String())
 		return ""
-	case kind == "history" && len(past) < len(y.past) && said:
+	case kind == "history" && len(past) < len(d.past) && said:
 		return forgotten
-	case kind == "history" && len(past) < len(y.past):
-		t.Errorf("%s: %d of %d events are left, and nothing is said", what, len(past), len(y.past))
+	case kind == "history" && len(past) < len(d.past):
+		t.Errorf("%s: %d of %d events are left, and nothing is said", what, len(past), len(d.past))
 		return ""
 	case said || cut:
 		return madeGood
@@ -331,7 +331,7 @@ func (y *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string)
 		return idleBytes
 	case strings.Contains(what, "copied as"):
 		return onlyMore
-	case unsound != nil && y.names(path, unsound.Error()):
+	case unsound != nil && d.names(path, unsound.Error()):
 		return notRead
 	}
 	t.Errorf("%s: the same is served, but the damage is found by nobody\n%s", what, e.log.String())
@@ -339,20 +339,20 @@ func (y *dirAtRest) judge(t *testing.T, fsys *memfs.FS, kind, path, what string)
 }
 
 // names says whether a text names a file, its copy, or the directory that lacks one.
-func (y *dirAtRest) names(path, text string) bool {
+func (d *dirAtRest) names(path, text string) bool {
 	return strings.Contains(text, filepath.Base(path)) || strings.Contains(text, filepath.Dir(path))
 }
 
 // hasBroken says that a tail was cut off and kept.
-func (e *memNode) hasBroken(t *testing.T) bool {
-	return slices.ContainsFunc(paths(t, e.fs, memNodeDir), func(p string) bool { return strings.HasSuffix(p, ".broken") })
+func (m *memNode) hasBroken(t *testing.T) bool {
+	return slices.ContainsFunc(paths(t, m.fs, memNodeDir), func(p string) bool { return strings.HasSuffix(p, ".broken") })
 }
 
 // legal says that every shard is in a state in which it once was.
-func (e *memNode) legal(hashes map[truthKey]uint64) bool {
+func (m *memNode) legal(hashes map[truthKey]uint64) bool {
 	for id := timer.ShardID(1); id <= memNodeShards; id++ {
-		p := e.host.Progress(id)
-		if table, _ := e.host.Inspect(id); p.Replica == 0 || hashes[truthKey{id, p.Applied}] != table.Hash() {
+		p := m.host.Progress(id)
+		if table, _ := m.host.Inspect(id); p.Replica == 0 || hashes[truthKey{id, p.Applied}] != table.Hash() {
 			return false
 		}
 	}

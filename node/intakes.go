@@ -13,8 +13,8 @@ import (
 // How many parts of broken streams are kept for another try, and for how long. A sender
 // tries again within seconds, if it still leads.
 const (
-	intakesKept   = 8
-	intakeKeptFor = 2 * time.Minute
+	intakesKept    = 8
+	intakeIdleTime = 2 * time.Minute
 )
 
 // intakes are the snapshots that are coming in: one from each node, kept for a while when a stream
@@ -45,54 +45,54 @@ type snapshotReceiver struct {
 	expiry *time.Timer // of an idle one
 }
 
-func (k *intakes) open(from uint64, header []byte, receive func() (incoming, error)) (peer.Sink, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if old := k.byNode[from]; old != nil {
+func (i *intakes) open(from uint64, header []byte, receive func() (incoming, error)) (peer.Sink, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if old := i.byNode[from]; old != nil {
 		switch {
 		case old.busy:
 			return nil, errors.New("a snapshot from this node is being received already")
 		case old.header == string(header):
-			k.awakenLocked(old)
+			i.awakenLocked(old)
 			return old, nil
 		}
-		k.dropLocked(old)
+		i.dropLocked(old)
 	}
-	if k.closed {
+	if i.closed {
 		return nil, timer.ErrStopped
 	}
 	in, err := receive()
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshotReceiver{owner: k, from: from, header: string(header), in: in, busy: true}
-	if k.byNode == nil {
-		k.byNode = map[uint64]*snapshotReceiver{}
+	s := &snapshotReceiver{owner: i, from: from, header: string(header), in: in, busy: true}
+	if i.byNode == nil {
+		i.byNode = map[uint64]*snapshotReceiver{}
 	}
-	k.byNode[from] = s
+	i.byNode[from] = s
 	return s, nil
 }
 
-func (k *intakes) awakenLocked(s *snapshotReceiver) {
+func (i *intakes) awakenLocked(s *snapshotReceiver) {
 	s.busy = true
 	s.expiry.Stop()
-	k.idle = slices.DeleteFunc(k.idle, func(other *snapshotReceiver) bool { return other == s })
+	i.idle = slices.DeleteFunc(i.idle, func(other *snapshotReceiver) bool { return other == s })
 }
 
 // dropLocked gives an idle one up, and its file.
-func (k *intakes) dropLocked(s *snapshotReceiver) {
-	k.awakenLocked(s)
+func (i *intakes) dropLocked(s *snapshotReceiver) {
+	i.awakenLocked(s)
 	s.in.Abort()
-	delete(k.byNode, s.from)
+	delete(i.byNode, s.from)
 }
 
 // close gives all idle ones up; there will be no others.
-func (k *intakes) close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.closed = true
-	for len(k.idle) > 0 {
-		k.dropLocked(k.idle[0])
+func (i *intakes) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closed = true
+	for len(i.idle) > 0 {
+		i.dropLocked(i.idle[0])
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *snapshotReceiver) Close() {
 		return
 	}
 	s.busy = false
-	s.expiry = time.AfterFunc(intakeKeptFor, s.expire)
+	s.expiry = time.AfterFunc(intakeIdleTime, s.expire)
 	k.idle = append(k.idle, s)
 	if len(k.idle) > intakesKept || k.closed {
 		k.dropLocked(k.idle[0])

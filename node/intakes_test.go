@@ -96,9 +96,9 @@ func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 			s.Close()
 		}
 		brokenOff(1)
-		time.Sleep(intakeKeptFor - time.Second)
+		time.Sleep(intakeIdleTime - time.Second)
 		brokenOff(1) // it went on, and broke off again
-		time.Sleep(intakeKeptFor - time.Second)
+		time.Sleep(intakeIdleTime - time.Second)
 		synctest.Wait()
 		if parts[1].aborted.Load() || parts[1].have != 8 {
 			t.Fatalf("given up after two tries, at %d", parts[1].have)

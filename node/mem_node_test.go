@@ -109,88 +109,88 @@ func openMemNode(fsys *memfs.FS, clock *memNodeClock) (*memNode, error) {
 	return e, e.open()
 }
 
-func (e *memNode) open() error {
-	fsys, clock := e.fs, e.clock
-	e.p = &process{cfg: Config{DataDir: memNodeDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clocks.NewKeeper(clocks.Config{Source: clock})}
-	e.p.timers = e.p.clock
-	if err := e.p.ownDirectory(); err != nil {
+func (m *memNode) open() error {
+	fsys, clock := m.fs, m.clock
+	m.p = &process{cfg: Config{DataDir: memNodeDir}, log: slog.New(slog.NewTextHandler(&m.log, nil)), fsys: fsys, clock: clocks.NewKeeper(clocks.Config{Source: clock})}
+	m.p.timers = m.p.clock
+	if err := m.p.ownDirectory(); err != nil {
 		return err
 	}
-	id := e.p.self.Identity()
+	id := m.p.self.Identity()
 	if id.ClusterID == "" {
 		self := ring.Node{ID: id.NodeID, Name: "alone", Peer: "127.0.0.1:7701"}
 		plan := &ring.FoundingPlan{ClusterID: "memory", Shards: memNodeShards, Replicas: 1, Nodes: []ring.Node{self}}
 		// As one of several founders does, first.
-		if err := e.p.self.Change(func(id *member.Identity) { id.AcceptedPlan = plan }); err != nil {
+		if err := m.p.self.Change(func(id *member.Identity) { id.AcceptedPlan = plan }); err != nil {
 			return err
 		}
-		if err := e.p.self.Found(plan); err != nil {
+		if err := m.p.self.Found(plan); err != nil {
 			return err
 		}
 	}
-	id = e.p.self.Identity()
-	e.state = ring.NewState(func() { e.topical = true }, func() { e.placed = true })
-	e.state.SetCurrent() // there is no member to find that out
-	e.past = newHistoryAdapter(e.p, e.state)
+	id = m.p.self.Identity()
+	m.state = ring.NewState(func() { m.topical = true }, func() { m.placed = true })
+	m.state.SetCurrent() // there is no member to find that out
+	m.past = newHistoryAdapter(m.p, m.state)
 	meta := id.Meta
 	if id.Founded {
 		meta = nil
 	}
 	var err error
-	e.host, err = shard.New(shard.Config{
+	m.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: 1, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: 1, Meta: meta, FS: fsys, Dir: memNodeDir,
 		Log:   wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10, NowMs: clock.WallMs, Monotonic: clock.Mono},
-		Clock: e.p.clock, Topics: e.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: e.state, History: e.past, Logger: e.p.log, SnapshotLogBytes: 6 << 10,
+		Clock: m.p.clock, Topics: m.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: m.state, History: m.past, Logger: m.p.log, SnapshotLogBytes: 6 << 10,
 	})
 	if err != nil {
 		return err
 	}
-	err = e.host.Open()
-	e.rest()
+	err = m.host.Open()
+	m.rest()
 	return err
 }
 
 // rest lets the host's background goroutines go on as far as they can, while nothing else runs.
-func (e *memNode) rest() {
-	e.gate.Open()
-	if e.host.Background() {
+func (m *memNode) rest() {
+	m.gate.Open()
+	if m.host.Background() {
 		synctest.Wait()
 	}
-	e.gate.Shut()
+	m.gate.Shut()
 }
 
 // turn does all that there is to do now.
-func (e *memNode) turn() error {
+func (m *memNode) turn() error {
 	for n := 0; n < 10_000; n++ {
-		if e.placed {
-			e.placed = false
-			rows := e.state.Rows()
+		if m.placed {
+			m.placed = false
+			rows := m.state.Rows()
 			list := make([]shard.Assignment, len(rows))
 			for i := range rows {
 				list[i] = rows[i].ForHost()
 			}
-			e.host.Place(list)
+			m.host.Place(list)
 		}
-		if e.topical {
-			e.topical = false
-			e.host.TopicsChanged()
+		if m.topical {
+			m.topical = false
+			m.host.TopicsChanged()
 		}
-		err := e.host.Work()
-		e.rest()
+		err := m.host.Work()
+		m.rest()
 		if err == nil {
-			err = e.host.Write()
-			e.rest()
+			err = m.host.Write()
+			m.rest()
 		}
 		if err != nil {
 			return err
 		}
 		for id := timer.ShardID(1); id <= memNodeShards; id++ {
-			if p := e.host.Progress(id); p.Replica != 0 {
-				tbl, _ := e.host.Inspect(id)
-				e.hashes[truthKey{id, p.Applied}] = tbl.Hash()
+			if p := m.host.Progress(id); p.Replica != 0 {
+				tbl, _ := m.host.Inspect(id)
+				m.hashes[truthKey{id, p.Applied}] = tbl.Hash()
 			}
 		}
-		if !e.host.Busy() && !e.placed && !e.topical {
+		if !m.host.Busy() && !m.placed && !m.topical {
 			return nil
 		}
 	}
@@ -198,20 +198,20 @@ func (e *memNode) turn() error {
 }
 
 // pass lets time go by.
-func (e *memNode) pass(d, step time.Duration) error {
-	for end := e.clock.now + d; e.clock.now < end; e.clock.now += step {
-		if err := e.turn(); err != nil {
+func (m *memNode) pass(d, step time.Duration) error {
+	for end := m.clock.now + d; m.clock.now < end; m.clock.now += step {
+		if err := m.turn(); err != nil {
 			return err
 		}
 	}
-	return e.turn()
+	return m.turn()
 }
 
 // command has the meta group take a command.
-func (e *memNode) command(c ring.Command) error {
+func (m *memNode) command(c ring.Command) error {
 	var got error = fmt.Errorf("no answer")
-	e.host.SubmitMeta(c.Encode(), func(_ any, err error) { got = err })
-	if err := e.turn(); err != nil {
+	m.host.SubmitMeta(c.Encode(), func(_ any, err error) { got = err })
+	if err := m.turn(); err != nil {
 		return err
 	}
 	return got
@@ -219,94 +219,94 @@ func (e *memNode) command(c ring.Command) error {
 
 // live fills the directory: topics, timers that fire, change, are cancelled and wait; turns of the
 // log, snapshots, a history of two files.
-func (e *memNode) live(random *mrand.Rand) error {
-	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
+func (m *memNode) live(random *mrand.Rand) error {
+	if err := m.pass(3*time.Second, 50*time.Millisecond); err != nil {
 		return err
 	}
-	found := ring.FoundCommand("memory", memNodeShards, 1, e.p.self.Identity().AcceptedPlan.Nodes)
-	if err := e.command(found); err != nil {
+	found := ring.FoundCommand("memory", memNodeShards, 1, m.p.self.Identity().AcceptedPlan.Nodes)
+	if err := m.command(found); err != nil {
 		return err
 	}
-	if err := e.pass(3*time.Second, 50*time.Millisecond); err != nil {
+	if err := m.pass(3*time.Second, 50*time.Millisecond); err != nil {
 		return err
 	}
-	if err := e.p.self.Change(func(id *member.Identity) { id.Founded = true }); err != nil {
+	if err := m.p.self.Change(func(id *member.Identity) { id.Founded = true }); err != nil {
 		return err
 	}
 	policy := timer.DefaultPolicy()
 	policy.Callback.URL = "http://there/"
 	for round := range 2 {
 		for i := range 6 {
-			if err := e.command(ring.Command{Verb: ring.Put, Name: fmt.Sprint("topic-", round, i), Policy: &policy}); err != nil {
+			if err := m.command(ring.Command{Verb: ring.Put, Name: fmt.Sprint("topic-", round, i), Policy: &policy}); err != nil {
 				return err
 			}
 		}
 		for i := range 60 {
-			if err := e.change(random, round, i); err != nil {
+			if err := m.change(random, round, i); err != nil {
 				return err
 			}
 		}
-		if err := e.pass(45*time.Second, 250*time.Millisecond); err != nil {
+		if err := m.pass(45*time.Second, 250*time.Millisecond); err != nil {
 			return err
 		}
-		if err := e.host.Housekeep(); err != nil {
+		if err := m.host.Housekeep(); err != nil {
 			return err
 		}
-		e.past.store.Maintain()
+		m.past.store.Maintain()
 		if round == 0 {
-			e.clock.now += 2 * time.Hour // the history turns its file
+			m.clock.now += 2 * time.Hour // the history turns its file
 		}
 	}
 	return nil
 }
 
 // change makes one change of a timer.
-func (e *memNode) change(random *mrand.Rand, round, i int) error {
+func (m *memNode) change(random *mrand.Rand, round, i int) error {
 	id := fmt.Sprintf("t%d-%d", round, random.IntN(i+1))
 	payload := []byte(strings.Repeat("x", random.IntN(300)))
 	if i%2 == 0 { // what a reader looks for that looks for something
 		payload = append(payload, forged.Payload(random.Uint64())...)
 	}
 	cmd := &timer.Command{Kind: timer.Put, Topic: timer.TopicID(1 + random.IntN(3)), ID: id, Content: random.Uint64(),
-		Spec: &timer.Spec{DueMs: e.clock.WallMs() + random.Int64N(100_000), Payload: payload}}
+		Spec: &timer.Spec{DueMs: m.clock.WallMs() + random.Int64N(100_000), Payload: payload}}
 	if random.IntN(6) == 0 {
 		cmd.Kind, cmd.Spec, cmd.Content = timer.Cancel, nil, 0
 	}
 	var failed error
-	e.host.Submit(timer.ShardID(1+random.IntN(memNodeShards)), cmd, false, func(_ timer.Result, err error) { failed = err })
-	if err := e.turn(); err != nil {
+	m.host.Submit(timer.ShardID(1+random.IntN(memNodeShards)), cmd, false, func(_ timer.Result, err error) { failed = err })
+	if err := m.turn(); err != nil {
 		return err
 	}
-	e.clock.now += time.Duration(random.IntN(400)) * time.Millisecond
+	m.clock.now += time.Duration(random.IntN(400)) * time.Millisecond
 	return failed
 }
 
 // serve lets the directory's groups take over, and gives all that a client could get, and breaches
 // of the promise.
-func (e *memNode) serve() (state string, past map[string]bool, err error) {
-	if err := e.pass(time.Second, 100*time.Millisecond); err != nil {
+func (m *memNode) serve() (state string, past map[string]bool, err error) {
+	if err := m.pass(time.Second, 100*time.Millisecond); err != nil {
 		return "", nil, err
 	}
 	var b strings.Builder
-	id := e.p.self.Identity()
-	saved, _ := e.state.BeginSave().Next(nil, 1<<30)
+	id := m.p.self.Identity()
+	saved, _ := m.state.BeginSave().Next(nil, 1<<30)
 	fmt.Fprintf(&b, "%d %d %s %v\n%s\n", id.NodeID, id.Shards, id.ClusterID, id.Meta, saved)
 	for i := timer.ShardID(0); i <= memNodeShards; i++ {
-		p := e.host.Progress(i)
+		p := m.host.Progress(i)
 		fmt.Fprintf(&b, "%d: %+v\n", i, p)
-		if tbl, _ := e.host.Inspect(i); tbl != nil {
+		if tbl, _ := m.host.Inspect(i); tbl != nil {
 			whole, _ := tbl.BeginSnapshot().Next(nil, 1<<30)
 			fmt.Fprintf(&b, "%x\n", whole)
 		}
 	}
-	past, err = e.remembered()
+	past, err = m.remembered()
 	return b.String(), past, err
 }
 
 // remembered is all of the history, asked for in every way.
-func (e *memNode) remembered() (map[string]bool, error) {
+func (m *memNode) remembered() (map[string]bool, error) {
 	all := map[string]bool{}
-	if e.past.store == nil {
+	if m.past.store == nil {
 		return all, nil
 	}
 	add := func(events []history.Event) {
@@ -316,19 +316,19 @@ func (e *memNode) remembered() (map[string]bool, error) {
 	}
 	for topic := range uint32(3) {
 		q := history.Query{Topic: topic + 1, States: 0xff, Limit: 1 << 20}
-		list, _, err := e.past.store.List(&q)
+		list, _, err := m.past.store.List(&q)
 		if err != nil {
 			return nil, err
 		}
 		add(list)
 		for i := range list {
 			q.ID = list[i].ID
-			same, _, err := e.past.store.List(&q)
+			same, _, err := m.past.store.List(&q)
 			if err != nil {
 				return nil, err
 			}
 			add(same)
-			tried, err := e.past.store.Attempts(list[i].Shard, list[i].Seq, list[i].Index, list[i].Item)
+			tried, err := m.past.store.Attempts(list[i].Shard, list[i].Seq, list[i].Index, list[i].Item)
 			if err != nil {
 				return nil, err
 			}
@@ -347,10 +347,10 @@ func inWords(e history.Event) string {
 }
 
 // end lets it go without a word.
-func (e *memNode) end() {
-	if e.host != nil {
-		e.host.Abandon()
-		e.gate.Open()
+func (m *memNode) end() {
+	if m.host != nil {
+		m.host.Abandon()
+		m.gate.Open()
 		synctest.Wait()
 	}
 }

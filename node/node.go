@@ -136,25 +136,6 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 // MemoryLimit is how much memory the process may use, as New found it.
 func (n *Node) MemoryLimit() limits.Memory { return n.mem }
 
-// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again,
-// and opens the audit log by its name. A part that cannot be read stays as it was.
-func (n *Node) Reload() error {
-	var errs []error
-	if n.auth != nil {
-		errs = append(errs, n.auth.Reload())
-	}
-	if n.tls != nil {
-		errs = append(errs, n.tls.Reload())
-	}
-	if p := n.run.Load(); p != nil {
-		errs = append(errs, p.reloadKeys(), p.reloadVault())
-		if p.trail != nil {
-			p.trail.Reopen()
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Run serves until the context ends, then drains: leaderships are handed over, intake stops,
 // requests are answered, calls in flight end (at most 30 s), the log is closed. It returns nil
 // after a clean stop, ErrRemoved when the cluster has removed the node, and an error that is
@@ -435,7 +416,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			n.logStarted(c)
 			var tasks group
 			tasks.Go(func() { c.member.Run(life) })
-			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })
+			tasks.Go(func() { task.Every(life, p.tasks, clockSaveInterval, p.saveClock) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyInterval, c.feed.Tidy) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.PollInterval, c.feed.PollStates) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleInterval, func() { m.Rates.Sample(p.clock.Mono()) }) })

@@ -38,7 +38,7 @@ func (c Config) where(listens []netip.AddrPort) address.Policy {
 	return p
 }
 
-func goesTo(p address.Policy) string {
+func allowedText(p address.Policy) string {
 	if p.AllowPrivate {
 		return "public, private and loopback addresses: the API is on loopback and asks for no tokens"
 	}
@@ -74,20 +74,20 @@ func boundTo(bind, actual string) (netip.AddrPort, bool) {
 }
 
 // bound adds a listener of this node that has been bound since the policy was made.
-func (g *ownAddresses) bound(bind, actual string) {
+func (o *ownAddresses) bound(bind, actual string) {
 	own, ok := boundTo(bind, actual)
-	policy := g.pool.Policy()
+	policy := o.pool.Policy()
 	if !ok || slices.Contains(policy.Own, own) {
 		return
 	}
 	policy.Own = append(slices.Clone(policy.Own), own)
-	g.pool.SetPolicy(policy)
-	g.forget()
+	o.pool.SetPolicy(policy)
+	o.forget()
 }
 
-// learn takes the members as the cluster's record has them, with the addresses that gossip knows of
-// live nodes: these are newer.
-func (g *ownAddresses) learn(nodes []ring.Node, heard []ring.Member) {
+// update takes the members as the cluster's record has them, with the addresses that gossip knows
+// of live nodes: these are newer.
+func (o *ownAddresses) update(nodes []ring.Node, heard []ring.Member) {
 	cluster := map[netip.AddrPort]bool{}
 	for _, n := range nodes {
 		listeners(cluster, n.Gossip, n.HTTP, n.Peer)
@@ -97,14 +97,14 @@ func (g *ownAddresses) learn(nodes []ring.Node, heard []ring.Member) {
 			listeners(cluster, m.Gossip, m.HTTP, m.Peer)
 		}
 	}
-	defer g.learned.Store(true)
-	policy := g.pool.Policy()
+	defer o.learned.Store(true)
+	policy := o.pool.Policy()
 	if maps.Equal(policy.Cluster, cluster) {
 		return
 	}
 	policy.Cluster = cluster
-	g.pool.SetPolicy(policy)
-	g.forget()
+	o.pool.SetPolicy(policy)
+	o.forget()
 }
 
 // listeners adds the addresses at which a node listens. Its API and its port for others may be

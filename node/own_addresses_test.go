@@ -77,7 +77,7 @@ func TestWhereCallbacksGo(t *testing.T) {
 	f := func(cfg Config, api netip.AddrPort, words string, may map[string]bool) {
 		t.Helper()
 		p := cfg.where([]netip.AddrPort{api})
-		if got := goesTo(p); !strings.HasPrefix(got, words) {
+		if got := allowedText(p); !strings.HasPrefix(got, words) {
 			t.Errorf("%+v: %s", cfg, got)
 		}
 		for host, want := range may {

@@ -219,10 +219,25 @@ func (p *process) reachable(ln net.Listener) string {
 // membersChanged keeps callbacks off the addresses at which members listen. A node that has others
 // and no port for them cannot continue.
 func (p *process) membersChanged(state *ring.State) {
-	p.ownAddresses.learn(state.Nodes(), p.members.List())
+	p.ownAddresses.update(state.Nodes(), p.members.List())
 	if p.peer == nil && len(state.Nodes()) > 1 {
 		p.fail(errPortsClosed)
 	}
 }
 
 var errNotYet = errors.New("this node has not joined its cluster yet")
+
+// logStarted logs the node's description, once it has read its log.
+func (n *Node) logStarted(c *core) {
+	s := c.host.Stats()
+	n.cfg.Logger.Info("the node has started", "version", n.cfg.Version, "name", n.cfg.Name, "data", n.cfg.DataDir, "api", n.URL(),
+		"shards", c.p.self.Identity().Shards, "timers_led", s.Scheduled+s.Leased, "api_tls", onOff(n.tls != nil), "tokens", onOff(n.auth != nil),
+		"peers_proven", onOff(c.p.proven()), "callbacks_go_to", allowedText(c.pool.Policy()))
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}

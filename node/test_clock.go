@@ -190,7 +190,7 @@ func (t *testClock) Move(ctx context.Context, m backend.ClockMove) (backend.Cloc
 // passTo moves the clock to a time, unless it stops before.
 func (t *testClock) passTo(ctx context.Context, ms int64) error {
 	for {
-		nextMs, settled := t.settle(ctx)
+		nextMs, settled := t.awaitRest(ctx)
 		t.stopped = !settled || t.tooMany() && t.NowMs() < ms
 		if t.stopped || nextMs > ms && t.NowMs() == ms {
 			return nil
@@ -201,14 +201,14 @@ func (t *testClock) passTo(ctx context.Context, ms int64) error {
 	}
 }
 
-// tidyEach is how far the clock moves before what is past its retention is dropped once more.
-const tidyEach = time.Minute
+// tidyInterval is how far the clock moves before what is past its retention is dropped once more.
+const tidyInterval = time.Minute
 
 // tidy drops what is past its retention by this clock: by the machine's it would go some time
 // later.
 func (t *testClock) tidy(ctx context.Context) error {
 	now := t.NowMs()
-	if now-t.tidyMs < min(tidyEach, t.core.p.cfg.TopicIdle).Milliseconds() {
+	if now-t.tidyMs < min(tidyInterval, t.core.p.cfg.TopicIdle).Milliseconds() {
 		return nil
 	}
 	for t.core.host.DropFinished() {
@@ -226,9 +226,9 @@ func (t *testClock) tidy(ctx context.Context) error {
 // may.
 func (t *testClock) tooMany() bool { return t.calls.Load()-t.counted > moveCalls }
 
-// settle waits until nothing is to be done at this instant, and returns the next one. It reports
+// awaitRest waits until nothing is to be done at this instant, and returns the next one. It reports
 // false if the context ends before, or if more is to start after moveCalls.
-func (t *testClock) settle(ctx context.Context) (nextMs int64, settled bool) {
+func (t *testClock) awaitRest(ctx context.Context) (nextMs int64, settled bool) {
 	for {
 		nextMs, settled = t.core.host.Settled()
 		if settled && t.core.pool.Idle() {

@@ -46,12 +46,12 @@ func newSpanStore(t *testing.T) *spanStore {
 }
 
 // named returns the spans of a name, the oldest first.
-func (c *spanStore) named(name string) (all []*otlp.Span) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.spans {
-		if s.GetName() == name {
-			all = append(all, s)
+func (s *spanStore) named(name string) (all []*otlp.Span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, span := range s.spans {
+		if span.GetName() == name {
+			all = append(all, span)
 		}
 	}
 	return all

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// bootEach is how often the boot clock is read, because that is a system call. In between it is
-	// derived from the monotonic clock, as long as the wall clock agrees.
-	bootEach = 50 * time.Millisecond
+	// bootInterval is how often the boot clock is read, because that is a system call. In between
+	// it is derived from the monotonic clock, as long as the wall clock agrees.
+	bootInterval = 50 * time.Millisecond
 	// togetherUs is how far, in µs, two readings of wall and monotonic clock may differ before they
 	// are repeated with care: the thread may have been stopped between the two.
 	togetherUs = 1000
@@ -49,7 +49,7 @@ func (s *System) Read() Reading {
 		r = s.readWithCare()
 		s.apartUs, s.begun = r.WallUs-r.Mono.Microseconds(), true
 		s.readBoot()
-	} else if mono-s.bootAt >= bootEach {
+	} else if mono-s.bootAt >= bootInterval {
 		s.readBoot()
 	}
 	r.Boot = r.Mono + time.Duration(s.asleep.Load())

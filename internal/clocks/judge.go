@@ -71,7 +71,7 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 		k.correct(p.OffsetMs, fmt.Sprintf("its clock is %d ms from that of another node, which has been steady for longer", rawMs-p.OffsetMs))
 		return
 	}
-	if k.trust != Sure && steadyFor >= SteadyFor && !k.condemned() {
+	if k.trust != Sure && steadyFor >= SteadyFor && !k.knownWrong() {
 		k.adopt()
 	}
 }

@@ -23,47 +23,47 @@ func newFakeNodes(n int) *fakeNodes {
 }
 
 // run lets time pass; each node judges its clock four times a second.
-func (c *fakeNodes) run(d time.Duration) {
+func (fn *fakeNodes) run(d time.Duration) {
 	for ; d > 0; d -= 250 * time.Millisecond {
-		for _, f := range c.machines {
+		for _, f := range fn.machines {
 			f.pass(250 * time.Millisecond)
 		}
-		states := make([]State, len(c.keepers))
-		for i, k := range c.keepers {
+		states := make([]State, len(fn.keepers))
+		for i, k := range fn.keepers {
 			states[i] = k.State()
 		}
-		for i, k := range c.keepers {
+		for i, k := range fn.keepers {
 			var peers []Peer
 			for j, s := range states {
-				if i != j && !c.deaf[[2]int{i, j}] {
-					peers = append(peers, Peer{Node: uint64(j + 1), OffsetMs: s.RawMs - c.machines[i].boot.Milliseconds(), Heard: c.machines[i].boot,
+				if i != j && !fn.deaf[[2]int{i, j}] {
+					peers = append(peers, Peer{Node: uint64(j + 1), OffsetMs: s.RawMs - fn.machines[i].boot.Milliseconds(), Heard: fn.machines[i].boot,
 						Steps: s.Steps, Steady: s.Steady, Sure: s.Trust == Sure})
 				}
 			}
-			k.Judge(uint64(i+1), len(c.keepers), peers)
+			k.Judge(uint64(i+1), len(fn.keepers), peers)
 		}
 	}
 }
 
 // sure shows which nodes trust their clock, one mark each.
-func (c *fakeNodes) sure() string {
+func (fn *fakeNodes) sure() string {
 	text := ""
-	for _, k := range c.keepers {
+	for _, k := range fn.keepers {
 		text += map[Trust]string{Sure: "+", Held: "-", Unknown: "?"}[k.Look().Trust]
 	}
 	return text
 }
 
-func (c *fakeNodes) want(t *testing.T, when, want string) {
+func (fn *fakeNodes) want(t *testing.T, when, want string) {
 	t.Helper()
-	if got := c.sure(); got != want {
-		t.Errorf("%s: %s, want %s (%s)", when, got, want, c.keepers[0].State().Why)
+	if got := fn.sure(); got != want {
+		t.Errorf("%s: %s, want %s (%s)", when, got, want, fn.keepers[0].State().Why)
 	}
 }
 
-func (c *fakeNodes) step(by time.Duration, nodes ...int) {
+func (fn *fakeNodes) step(by time.Duration, nodes ...int) {
 	for _, n := range nodes {
-		c.machines[n].wall += by
+		fn.machines[n].wall += by
 	}
 }
 

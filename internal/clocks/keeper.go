@@ -83,7 +83,7 @@ func NewKeeper(cfg Config) *Keeper {
 		k.offsetUs, k.baseUs, k.steadyAt = cfg.Saved.OffsetUs, cfg.Saved.OffsetUs, min(cfg.Saved.SteadyAt, r.Boot)
 		k.ownUs, k.believed, k.anchored = k.offsetUs, true, true
 		k.wrong, k.wrongUs, k.denied = cfg.Saved.Wrong, cfg.Saved.WrongUs, cfg.Saved.Denied
-		if k.condemned() || k.denied {
+		if k.knownWrong() || k.denied {
 			k.hold("the others found its clock to be wrong before this process began")
 		}
 		k.observe(&r)
@@ -158,7 +158,7 @@ func (k *Keeper) observe(r *Reading) {
 		k.baseUs, k.baseAt = k.rawUs, r.Boot
 	}
 	switch d := k.rawUs - k.offsetUs; {
-	case k.trust == Held && k.believed && !k.condemned() && !k.denied && d <= slackUs && d >= -slackUs:
+	case k.trust == Held && k.believed && !k.knownWrong() && !k.denied && d <= slackUs && d >= -slackUs:
 		k.adopt() // the step was undone
 	case k.trust == Sure:
 		k.offsetUs, k.ownUs = k.rawUs, k.rawUs
@@ -181,8 +181,8 @@ func (k *Keeper) stepped(r *Reading, byUs int64) {
 // hold continues the trusted time by the boot clock.
 func (k *Keeper) hold(why string) { k.trust, k.why = Held, why }
 
-// condemned reports whether the wall clock is still at the offset that others found wrong.
-func (k *Keeper) condemned() bool { return k.wrong && near(floorMs(k.rawUs), floorMs(k.wrongUs)) }
+// knownWrong reports whether the wall clock is still at the offset that others found wrong.
+func (k *Keeper) knownWrong() bool { return k.wrong && near(floorMs(k.rawUs), floorMs(k.wrongUs)) }
 
 // adopt trusts the wall clock as it is.
 func (k *Keeper) adopt() {

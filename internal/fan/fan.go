@@ -24,8 +24,8 @@ func (p *Panics) Keep(do func()) {
 	do()
 }
 
-// GoOn panics with the kept value, if there is one.
-func (p *Panics) GoOn() {
+// Rethrow panics with the kept value, if there is one.
+func (p *Panics) Rethrow() {
 	if text := p.first.Load(); text != nil {
 		panic(*text)
 	}
@@ -46,5 +46,5 @@ func (g *Group) Go(do func()) {
 // Wait returns when all goroutines have ended. It panics with the first of their panics.
 func (g *Group) Wait() {
 	g.work.Wait()
-	g.panics.GoOn()
+	g.panics.Rethrow()
 }

@@ -35,35 +35,35 @@ func entryOf(e *Event, offset uint32) entry {
 	}
 }
 
-func (x *entry) endMs() int64  { return int64(x.endState >> 8) }
-func (x *entry) state() uint8  { return uint8(x.endState) }
-func (x *entry) shard() uint32 { return uint32(x.place & (1<<shardBits - 1)) }
-func (x *entry) key() Key {
-	return Key{x.endMs(), x.place >> shardBits, x.shard(), x.item}
+func (e *entry) endMs() int64  { return int64(e.endState >> 8) }
+func (e *entry) state() uint8  { return uint8(e.endState) }
+func (e *entry) shard() uint32 { return uint32(e.place & (1<<shardBits - 1)) }
+func (e *entry) key() Key {
+	return Key{e.endMs(), e.place >> shardBits, e.shard(), e.item}
 }
 
 // compare is the order of the index: by topic, then as Key.
-func (x *entry) compare(o *entry) int {
-	return cmp.Or(cmp.Compare(x.topic, o.topic), cmp.Compare(x.endState>>8, o.endState>>8), cmp.Compare(x.place, o.place), cmp.Compare(x.item, o.item))
+func (e *entry) compare(o *entry) int {
+	return cmp.Or(cmp.Compare(e.topic, o.topic), cmp.Compare(e.endState>>8, o.endState>>8), cmp.Compare(e.place, o.place), cmp.Compare(e.item, o.item))
 }
 
 // is reports whether the record belongs to the entry.
-func (x *entry) is(e *Event) bool {
-	return x.topic == e.Topic && x.key() == e.Key() && x.state() == e.State
+func (e *entry) is(record *Event) bool {
+	return e.topic == record.Topic && e.key() == record.Key() && e.state() == record.State
 }
 
-func (x *entry) append(dst []byte) []byte {
-	dst = binary.LittleEndian.AppendUint64(dst, x.endState)
-	dst = binary.LittleEndian.AppendUint64(dst, x.place)
-	dst = binary.LittleEndian.AppendUint32(dst, x.topic)
-	dst = binary.LittleEndian.AppendUint32(dst, x.item)
-	dst = binary.LittleEndian.AppendUint32(dst, x.hash)
-	return binary.LittleEndian.AppendUint32(dst, x.offset)
+func (e *entry) append(dst []byte) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, e.endState)
+	dst = binary.LittleEndian.AppendUint64(dst, e.place)
+	dst = binary.LittleEndian.AppendUint32(dst, e.topic)
+	dst = binary.LittleEndian.AppendUint32(dst, e.item)
+	dst = binary.LittleEndian.AppendUint32(dst, e.hash)
+	return binary.LittleEndian.AppendUint32(dst, e.offset)
 }
 
-func (x *entry) decode(b []byte) {
+func (e *entry) decode(b []byte) {
 	le := binary.LittleEndian
-	*x = entry{le.Uint64(b), le.Uint64(b[8:]), le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:])}
+	*e = entry{le.Uint64(b), le.Uint64(b[8:]), le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:])}
 }
 
 // watermark is how far a file goes into a shard's log.
@@ -72,8 +72,8 @@ type watermark struct {
 	item  uint32
 }
 
-func (r watermark) covers(index uint64, item uint32) bool {
-	return index < r.index || index == r.index && item <= r.item
+func (w watermark) covers(index uint64, item uint32) bool {
+	return index < w.index || index == w.index && item <= w.item
 }
 
 // index is the index of the records of a file that is being written, in the order in which they
@@ -97,52 +97,52 @@ func newIndex(bytes int64) index {
 // sealing a file.
 const indexLimit = 400_000
 
-func (x *index) len() int { return len(x.ends) + len(x.attempts) }
+func (ix *index) len() int { return len(ix.ends) + len(ix.attempts) }
 
 // add enters a record.
-func (x *index) add(e *Event, offset uint32) {
-	if x.len() == 0 {
-		x.minMs = e.EndMs
+func (ix *index) add(e *Event, offset uint32) {
+	if ix.len() == 0 {
+		ix.minMs = e.EndMs
 	}
-	x.minMs, x.maxMs = min(x.minMs, e.EndMs), max(x.maxMs, e.EndMs)
-	if r := x.watermark[e.Shard]; !r.covers(e.Index, e.Item) {
-		x.watermark[e.Shard] = watermark{e.Index, e.Item}
+	ix.minMs, ix.maxMs = min(ix.minMs, e.EndMs), max(ix.maxMs, e.EndMs)
+	if r := ix.watermark[e.Shard]; !r.covers(e.Index, e.Item) {
+		ix.watermark[e.Shard] = watermark{e.Index, e.Item}
 	}
 	if e.State == 0 {
 		key := attemptKey(e.Shard, e.Seq)
-		x.filter.add(key)
-		x.attempts = append(x.attempts, attemptRef{key, offset})
+		ix.filter.add(key)
+		ix.attempts = append(ix.attempts, attemptRef{key, offset})
 		return
 	}
 	n := entryOf(e, offset)
-	x.filter.add(topicKey(n.topic))
-	x.filter.add(idKey(n.hash))
-	x.ends = append(x.ends, n)
+	ix.filter.add(topicKey(n.topic))
+	ix.filter.add(idKey(n.hash))
+	ix.ends = append(ix.ends, n)
 }
 
 // finalFilter is a filter no larger than it must be.
-func (x *index) finalFilter() filter {
+func (ix *index) finalFilter() filter {
 	topics := map[uint32]bool{}
-	for i := range x.ends {
-		topics[x.ends[i].topic] = true
+	for i := range ix.ends {
+		topics[ix.ends[i].topic] = true
 	}
-	f := newFilter(x.len() + len(topics))
+	f := newFilter(ix.len() + len(topics))
 	for topic := range topics {
 		f.add(topicKey(topic))
 	}
-	for i := range x.ends {
-		f.add(idKey(x.ends[i].hash))
+	for i := range ix.ends {
+		f.add(idKey(ix.ends[i].hash))
 	}
-	for i := range x.attempts {
-		f.add(x.attempts[i].key)
+	for i := range ix.attempts {
+		f.add(ix.attempts[i].key)
 	}
 	return f
 }
 
 // sections are the index as it lies behind a file's records: ends in their order, ids by hash,
 // attempts by timer.
-func (x *index) sections() (ends, ids, attempts []byte) {
-	list := slices.Clone(x.ends)
+func (ix *index) sections() (ends, ids, attempts []byte) {
+	list := slices.Clone(ix.ends)
 	slices.SortFunc(list, func(a, b entry) int { return a.compare(&b) })
 	type named struct{ hash, number uint32 }
 	byHash := make([]named, len(list))
@@ -157,7 +157,7 @@ func (x *index) sections() (ends, ids, attempts []byte) {
 		ids = binary.LittleEndian.AppendUint32(ids, n.hash)
 		ids = binary.LittleEndian.AppendUint32(ids, n.number)
 	}
-	calls := slices.Clone(x.attempts)
+	calls := slices.Clone(ix.attempts)
 	slices.SortStableFunc(calls, func(a, b attemptRef) int { return cmp.Compare(a.key, b.key) })
 	attempts = make([]byte, 0, triedBytes*len(calls))
 	for _, c := range calls {

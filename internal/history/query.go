@@ -94,28 +94,28 @@ type answer struct {
 	begun  bool
 }
 
-func (p *answer) full() bool {
-	return len(p.events) >= p.query.Limit || p.query.Bytes > 0 && p.bytes >= p.query.Bytes && len(p.events) > 0
+func (a *answer) full() bool {
+	return len(a.events) >= a.query.Limit || a.query.Bytes > 0 && a.bytes >= a.query.Bytes && len(a.events) > 0
 }
 
 // take reads an entry's record. One that cannot be read, or is there twice, is passed over.
-func (p *answer) take(v *view, x *entry) error {
-	if p.begun && x.key() == p.last {
+func (a *answer) take(v *view, x *entry) error {
+	if a.begun && x.key() == a.last {
 		return nil
 	}
-	p.begun, p.last = true, x.key()
+	a.begun, a.last = true, x.key()
 	var e Event
 	err := v.record(x.offset, &e)
 	switch {
 	case errors.Is(err, errDamaged) || err == nil && !x.is(&e):
-		p.store.damage(v.file)
+		a.store.damage(v.file)
 		return nil
 	case err != nil:
 		return err
 	}
-	if p.query.ID == nil || string(e.ID) == string(p.query.ID) {
-		p.events = append(p.events, e)
-		p.bytes += len(e.ID) + len(e.Body)
+	if a.query.ID == nil || string(e.ID) == string(a.query.ID) {
+		a.events = append(a.events, e)
+		a.bytes += len(e.ID) + len(e.Body)
 	}
 	return nil
 }

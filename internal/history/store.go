@@ -52,9 +52,9 @@ const (
 
 	// maxSlices bounds how many files time alone makes: a longer KeepMs has longer slices.
 	maxSlices = 256
-	// writeEach is how long events gather before they are written.
-	writeEach    = 200 * time.Millisecond
-	maintainEach = time.Second
+	// writeInterval is how long events gather before they are written.
+	writeInterval    = 200 * time.Millisecond
+	maintainInterval = time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -203,7 +203,7 @@ func (s *Store) adopt() {
 // Run writes the recorded events until the context ends; then it writes the rest and closes the
 // files.
 func (s *Store) Run(ctx context.Context) error {
-	write, tend := time.NewTicker(writeEach), time.NewTicker(maintainEach)
+	write, tend := time.NewTicker(writeInterval), time.NewTicker(maintainInterval)
 	defer write.Stop()
 	defer tend.Stop()
 	for {

@@ -40,44 +40,44 @@ func newStoreHarness(t testing.TB, seed uint64, change func(*Config)) *storeHarn
 	return r
 }
 
-func (r *storeHarness) open() {
-	r.Helper()
-	r.cfg.FS = r.fs
-	s, err := Open(r.cfg)
+func (h *storeHarness) open() {
+	h.Helper()
+	h.cfg.FS = h.fs
+	s, err := Open(h.cfg)
 	if err != nil {
-		r.Fatal(err)
+		h.Fatal(err)
 	}
-	r.store = s
+	h.store = s
 }
 
 // entry records the events of one log entry: some ends and attempts of a shard.
-func (r *storeHarness) entry() {
-	shard := 1 + r.rand.Uint32N(5)
-	r.index[shard] += 1 + r.rand.Uint64N(3)
-	events := make([]Event, 1+r.rand.IntN(4))
+func (h *storeHarness) entry() {
+	shard := 1 + h.rand.Uint32N(5)
+	h.index[shard] += 1 + h.rand.Uint64N(3)
+	events := make([]Event, 1+h.rand.IntN(4))
 	for i := range events {
-		seq := 1 + r.rand.Uint64N(60)
-		e := Event{Shard: shard, Index: r.index[shard], Item: uint32(i), Topic: 1 + r.rand.Uint32N(3), Seq: seq,
-			State: uint8(3 + r.rand.IntN(3)), EndMs: r.now - r.rand.Int64N(2000)}
-		if r.rand.IntN(3) == 0 {
+		seq := 1 + h.rand.Uint64N(60)
+		e := Event{Shard: shard, Index: h.index[shard], Item: uint32(i), Topic: 1 + h.rand.Uint32N(3), Seq: seq,
+			State: uint8(3 + h.rand.IntN(3)), EndMs: h.now - h.rand.Int64N(2000)}
+		if h.rand.IntN(3) == 0 {
 			e.State = 0
 		}
-		e.ID = fmt.Appendf(nil, "timer-%d", r.rand.IntN(200))
-		e.Body = bytes.Repeat([]byte{byte(r.rand.Uint32())}, r.rand.IntN(300))
-		if r.rand.IntN(8) == 0 { // in the place of the rest, so that records are as long as they were
+		e.ID = fmt.Appendf(nil, "timer-%d", h.rand.IntN(200))
+		e.Body = bytes.Repeat([]byte{byte(h.rand.Uint32())}, h.rand.IntN(300))
+		if h.rand.IntN(8) == 0 { // in the place of the rest, so that records are as long as they were
 			e.Body = e.Body[:len(e.Body)/8]
 			e.Body = append(append(e.Body, forged.HistoryRecord(shard, 1<<40, "forged")...), forged.HistoryTail(fileHead)...)
 		}
 		events[i] = e
 	}
-	r.store.Record(events)
-	r.all = append(r.all, events...)
+	h.store.Record(events)
+	h.all = append(h.all, events...)
 }
 
 // want is the right answer to a query.
-func (r *storeHarness) want(q *Query) []Event {
+func (h *storeHarness) want(q *Query) []Event {
 	var out []Event
-	for _, e := range r.all {
+	for _, e := range h.all {
 		if e.State == 0 || e.Topic != q.Topic || q.States>>e.State&1 == 0 || e.EndMs < q.FromMs || q.ToMs != 0 && e.EndMs >= q.ToMs ||
 			q.ID != nil && string(q.ID) != string(e.ID) || q.Shards != nil && !q.Shards(e.Shard) || q.After != nil && e.Key().Compare(*q.After) <= 0 {
 			continue
@@ -96,38 +96,38 @@ func same(a, b []Event) bool {
 }
 
 // query draws a question.
-func (r *storeHarness) query() *Query {
-	q := &Query{Topic: 1 + r.rand.Uint32N(4), States: 1<<3 | 1<<4 | 1<<5, Limit: 1 + r.rand.IntN(40)}
-	if r.rand.IntN(3) == 0 {
-		q.States = 1 << (3 + r.rand.IntN(3))
+func (h *storeHarness) query() *Query {
+	q := &Query{Topic: 1 + h.rand.Uint32N(4), States: 1<<3 | 1<<4 | 1<<5, Limit: 1 + h.rand.IntN(40)}
+	if h.rand.IntN(3) == 0 {
+		q.States = 1 << (3 + h.rand.IntN(3))
 	}
-	if r.rand.IntN(3) == 0 {
-		q.ID = fmt.Appendf(nil, "timer-%d", r.rand.IntN(210))
+	if h.rand.IntN(3) == 0 {
+		q.ID = fmt.Appendf(nil, "timer-%d", h.rand.IntN(210))
 	}
-	if r.rand.IntN(3) == 0 {
-		odd := r.rand.Uint32N(2)
+	if h.rand.IntN(3) == 0 {
+		odd := h.rand.Uint32N(2)
 		q.Shards = func(s uint32) bool { return s%2 == odd }
 	}
-	if r.rand.IntN(2) == 0 {
-		q.FromMs = r.now - r.rand.Int64N(3*hour)
-		q.ToMs = q.FromMs + r.rand.Int64N(2*hour)
+	if h.rand.IntN(2) == 0 {
+		q.FromMs = h.now - h.rand.Int64N(3*hour)
+		q.ToMs = q.FromMs + h.rand.Int64N(2*hour)
 	}
 	return q
 }
 
 // check asks many questions, page by page, and compares with the model.
-func (r *storeHarness) check() {
-	r.Helper()
+func (h *storeHarness) check() {
+	h.Helper()
 	for range 12 {
-		q := r.query()
+		q := h.query()
 		var got []Event
 		for {
-			page, more, err := r.store.List(q)
+			page, more, err := h.store.List(q)
 			if err != nil {
-				r.Fatal(err)
+				h.Fatal(err)
 			}
 			if len(page) > q.Limit || more && len(page) == 0 {
-				r.Fatalf("a page of %d of %d, more: %v", len(page), q.Limit, more)
+				h.Fatalf("a page of %d of %d, more: %v", len(page), q.Limit, more)
 			}
 			got = append(got, page...)
 			if !more {
@@ -137,30 +137,30 @@ func (r *storeHarness) check() {
 			q.After = &last
 		}
 		q.After = nil
-		if want := r.want(q); !same(got, want) {
-			r.Fatalf("%+v gave %d ends, the model has %d", q, len(got), len(want))
+		if want := h.want(q); !same(got, want) {
+			h.Fatalf("%+v gave %d ends, the model has %d", q, len(got), len(want))
 		}
 		if q.ID != nil {
-			want := r.want(q)
+			want := h.want(q)
 			newest := *q
 			newest.Newest, newest.Limit = true, 1
-			page, _, err := r.store.List(&newest)
+			page, _, err := h.store.List(&newest)
 			if err != nil || !same(page, want[max(0, len(want)-1):]) {
-				r.Fatalf("the newest of %s: %d, %v", q.ID, len(page), err)
+				h.Fatalf("the newest of %s: %d, %v", q.ID, len(page), err)
 			}
 		}
 	}
-	shard, seq := 1+r.rand.Uint32N(5), 1+r.rand.Uint64N(60)
-	index, item := r.rand.Uint64N(r.index[shard]+2), r.rand.Uint32N(4)
+	shard, seq := 1+h.rand.Uint32N(5), 1+h.rand.Uint64N(60)
+	index, item := h.rand.Uint64N(h.index[shard]+2), h.rand.Uint32N(4)
 	var want []Event
-	for _, e := range r.all {
+	for _, e := range h.all {
 		if e.State == 0 && e.Shard == shard && e.Seq == seq && (e.Index < index || e.Index == index && e.Item <= item) {
 			want = append(want, e)
 		}
 	}
-	got, err := r.store.Attempts(shard, seq, index, item)
+	got, err := h.store.Attempts(shard, seq, index, item)
 	if err != nil || !same(got, want) {
-		r.Fatalf("attempts of %d/%d before %d/%d: %d, the model has %d, %v", shard, seq, index, item, len(got), len(want), err)
+		h.Fatalf("attempts of %d/%d before %d/%d: %d, the model has %d, %v", shard, seq, index, item, len(got), len(want), err)
 	}
 }
 

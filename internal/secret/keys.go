@@ -103,7 +103,7 @@ func (k *Keys) GiveUp(ids []string) (*Keys, error) {
 			return nil, fmt.Errorf("secret: %q is no key's id; /readyz and carillon_sealed_secrets show the id", id)
 		}
 		if k.Has(id) {
-			return nil, fmt.Errorf("secret: key %s is said to be lost, and is there", id)
+			return nil, fmt.Errorf("secret: key %s was declared lost, and is in the key file: take one of the two back", id)
 		}
 	}
 	return &Keys{list: k.list, lost: ids}, nil
@@ -194,9 +194,9 @@ func (k *Keys) SealBytes(at Place, text string) string {
 
 // nonce overwrites b with a MAC of everything in the envelope, so that only equal envelopes have
 // equal nonces.
-func (one *key) nonce(b []byte, at Place, text string) []byte {
-	mac := one.macs.Get().(hash.Hash)
-	defer one.macs.Put(mac)
+func (k *key) nonce(b []byte, at Place, text string) []byte {
+	mac := k.macs.Get().(hash.Hash)
+	defer k.macs.Put(mac)
 	mac.Reset()
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(at)))
 	b = append(append(b, at...), text...)

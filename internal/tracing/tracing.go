@@ -32,9 +32,9 @@ import (
 )
 
 const (
-	maxQueue = 2048            // spans that wait to be exported
-	stopTime = 5 * time.Second // for those that wait when the node stops
-	logEach  = time.Minute     // of failures to export, and of faults
+	maxQueue    = 2048            // spans that wait to be exported
+	stopTime    = 5 * time.Second // for those that wait when the node stops
+	logInterval = time.Minute     // of failures to export, and of faults
 )
 
 // otelFault is logged instead of what OpenTelemetry reports: that has values of settings.
@@ -309,8 +309,8 @@ func (c counted) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 	return nil
 }
 
-// isDue reports whether logEach has passed since it last did.
+// isDue reports whether logInterval has passed since it last did.
 func isDue(logged *atomic.Int64) bool {
 	at, last := now().UnixNano(), logged.Load()
-	return at-last >= logEach.Nanoseconds() && logged.CompareAndSwap(last, at)
+	return at-last >= logInterval.Nanoseconds() && logged.CompareAndSwap(last, at)
 }

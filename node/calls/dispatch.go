@@ -106,7 +106,7 @@ func (d *Dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a deliv
 	case t.Policy.Report && d.Secret() == nil: // its receivers could not report
 		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
 	case d.locked(t, to.needs):
-		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: keyAgain}
+		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: keyRetry}
 	}
 	b := t.Policy.Breaker
 	p, v := d.Pool.Acquire(callback.Call{

@@ -13,8 +13,8 @@ import (
 	"carillon/transport/callback"
 )
 
-// keyAgain is when a call without its key is looked at again.
-const keyAgain = time.Second
+// keyRetry is when a call without its key is looked at again.
+const keyRetry = time.Second
 
 // needs lists the ids of the keys that headers are sealed with.
 func needs(headers []timer.Header) (ids string) {

@@ -27,16 +27,16 @@ type Connections struct {
 }
 
 // within is how many of the wanted connections fit a limit of open files; 0 is no limit.
-func (w Connections) within(files uint64) Connections {
+func (c Connections) within(files uint64) Connections {
 	if files == 0 {
-		return w
+		return c
 	}
 	room := int(min(files, 1<<30))
 	room -= min(reservedFiles, room/2)
 	return Connections{
-		Clients: min(w.Clients, max(MinConnections, room/2)),
-		Calls:   min(w.Calls, max(MinConnections, room/4)),
-		Idle:    min(w.Idle, max(1, room/4)),
+		Clients: min(c.Clients, max(MinConnections, room/2)),
+		Calls:   min(c.Calls, max(MinConnections, room/4)),
+		Idle:    min(c.Idle, max(1, room/4)),
 	}
 }
 

@@ -163,9 +163,9 @@ func (c *controller) makeSecret(ctx context.Context) {
 }
 
 const (
-	movesTimeout = 250 * time.Millisecond
-	movesEach    = 500 * time.Millisecond // one question in this time, whoever wants to know
-	movesLast    = 3 * time.Second        // for how long an answer counts where the next one does not come
+	movesTimeout  = 250 * time.Millisecond
+	movesInterval = 500 * time.Millisecond // one question in this time, whoever wants to know
+	movesLast     = 3 * time.Second        // for how long an answer counts where the next one does not come
 )
 
 // shownMoves are the moves of replicas as operators see them. Only the meta group's leader knows
@@ -186,7 +186,7 @@ func (m *Member) Moves(ctx context.Context) ring.Moves {
 	s := &m.shown
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := m.tasks.Now(); s.askedAt == 0 || now-s.askedAt >= movesEach {
+	if now := m.tasks.Now(); s.askedAt == 0 || now-s.askedAt >= movesInterval {
 		moves, err := m.askMoves(ctx)
 		s.askedAt = m.tasks.Now()
 		if err == nil || s.askedAt-s.knownAt >= movesLast {

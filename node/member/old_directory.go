@@ -217,7 +217,7 @@ func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (know
 func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
 	var asked knownQuestion
 	if err := json.Unmarshal(body, &asked); err != nil {
-		return nil, fmt.Errorf("node: what is known: %w", err)
+		return nil, fmt.Errorf("node: read a question about an older directory: %w", err)
 	}
 	known := knownFacts{LogEnd: s.logEnds.before(from.Node, from.Starts)}
 	if starts, nonce, ok := s.peers.Met(from.Node); ok {

@@ -234,12 +234,12 @@ type informed struct {
 	known knownFacts
 }
 
-func (p *informed) Call(context.Context, uint64, uint8, []byte) ([]byte, error) {
+func (i *informed) Call(context.Context, uint64, uint8, []byte) ([]byte, error) {
 	return nil, peer.ErrNotSent
 }
 
-func (p *informed) CallAddr(context.Context, string, uint8, []byte) ([]byte, peer.Hello, error) {
-	answer, err := json.Marshal(p.known)
+func (i *informed) CallAddr(context.Context, string, uint8, []byte) ([]byte, peer.Hello, error) {
+	answer, err := json.Marshal(i.known)
 	return answer, peer.Hello{Cluster: "c", Node: 2, Name: "n2"}, err
 }
 

@@ -26,9 +26,9 @@ type scripted struct {
 	answer func(node uint64) (string, error)
 }
 
-func (p scripted) CallAddr(_ context.Context, addr string, _ uint8, _ []byte) ([]byte, peer.Hello, error) {
+func (s scripted) CallAddr(_ context.Context, addr string, _ uint8, _ []byte) ([]byte, peer.Hello, error) {
 	node := uint64(addr[0] - '0')
-	text, err := p.answer(node)
+	text, err := s.answer(node)
 	return []byte(text), peer.Hello{Cluster: "c", Node: node}, err
 }
 

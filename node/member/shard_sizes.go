@@ -18,8 +18,8 @@ import (
 
 const (
 	// sizesFrame begins the control frames that carry it. Releases that do not know it drop them.
-	sizesFrame = 0xB4
-	sizesEach  = time.Second
+	sizesFrame    = 0xB4
+	sizesInterval = time.Second
 )
 
 // shardSizes are what other nodes report of the shards that they lead. O(large shards).
@@ -87,7 +87,7 @@ func (s *shardSizes) all(now time.Duration) map[timer.ShardID]int64 {
 func (s *shardSizes) due(now time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sentAt != 0 && now-s.sentAt < sizesEach {
+	if s.sentAt != 0 && now-s.sentAt < sizesInterval {
 		return false
 	}
 	s.sentAt = now

@@ -37,7 +37,7 @@ func TestShardSizesAreReported(t *testing.T) {
 	if all := s.all(time.Second + downAfter); len(all) != 1 || all[4] != 9<<20 {
 		t.Errorf("after a while without the first node: %v", all)
 	}
-	if !s.due(time.Second) || s.due(time.Second+sizesEach-1) || !s.due(time.Second+sizesEach) {
+	if !s.due(time.Second) || s.due(time.Second+sizesInterval-1) || !s.due(time.Second+sizesInterval) {
 		t.Error("a report is due once a second")
 	}
 }

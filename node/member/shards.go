@@ -102,3 +102,8 @@ func (l *local) born(id timer.ShardID) timer.ShardID {
 	}
 	return id
 }
+
+func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
+	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
+	return err
+}

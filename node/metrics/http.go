@@ -57,22 +57,22 @@ func NewHTTP(to *prometheus.Registry) *HTTP {
 }
 
 // Observe is api.Config.Observe.
-func (m *HTTP) Observe(route, status int, took time.Duration) {
-	r := m.routes[route].Load()
+func (h *HTTP) Observe(route, status int, took time.Duration) {
+	r := h.routes[route].Load()
 	if r == nil {
-		r = &routeMetrics{seconds: m.seconds.WithLabelValues(m.names[route])}
-		m.routes[route].Store(r) // two at once make the same
+		r = &routeMetrics{seconds: h.seconds.WithLabelValues(h.names[route])}
+		h.routes[route].Store(r) // two at once make the same
 	}
 	r.seconds.Observe(took.Seconds())
 	code := min(max(status-firstStatus, 0), statuses-1)
 	c := r.codes[code].Load()
 	if c == nil {
-		made := m.requests.WithLabelValues(m.names[route], strconv.Itoa(status))
+		made := h.requests.WithLabelValues(h.names[route], strconv.Itoa(status))
 		c = &made
 		r.codes[code].Store(c)
 	}
 	(*c).Inc()
-	if refused := m.refused[status]; refused != nil {
+	if refused := h.refused[status]; refused != nil {
 		refused.Inc()
 	}
 }

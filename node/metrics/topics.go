@@ -59,39 +59,39 @@ type topicRank struct {
 // NewTopics shows so many topics by themselves.
 func NewTopics(from Sources, most int) *Topics { return &Topics{from: from, most: most} }
 
-func (m *Topics) Describe(ch chan<- *prometheus.Desc) {
+func (ts *Topics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{topicTimersDesc, topicOldestDesc, topicFiredDesc} {
 		ch <- d
 	}
 }
 
-func (m *Topics) Collect(ch chan<- prometheus.Metric) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	host, state := m.from.Host(), m.from.State()
+func (ts *Topics) Collect(ch chan<- prometheus.Metric) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	host, state := ts.from.Host(), ts.from.State()
 	activity := host.TakeActivity()
 	now := time.Now()
-	shown := m.choose(state, &activity, now)
+	shown := ts.choose(state, &activity, now)
 	counts, err := host.Counts(shown)
 	if err != nil {
 		return
 	}
 	rest, oldest := activity.Totals, int64(0)
 	for id, a := range activity.Topics {
-		if r := m.ranks[id]; r != nil && r.shown {
+		if r := ts.ranks[id]; r != nil && r.shown {
 			r.fired = sumOf(&r.fired, &a.Fired)
 			continue
 		}
-		m.other = sumOf(&m.other, &a.Fired)
+		ts.other = sumOf(&ts.other, &a.Fired)
 		oldest = max(oldest, a.OldestMs)
 	}
 	for i, id := range shown {
-		r, n := m.ranks[id], &counts[i]
+		r, n := ts.ranks[id], &counts[i]
 		sendTopic(ch, r.name, n, n.OldestOverdueMs, &r.fired)
 		rest.Scheduled, rest.Leased = rest.Scheduled-n.Scheduled, rest.Leased-n.Leased
 		rest.Done, rest.Dead = rest.Done-n.Done, rest.Dead-n.Dead
 	}
-	sendTopic(ch, otherTopics, &rest, oldest, &m.other)
+	sendTopic(ch, otherTopics, &rest, oldest, &ts.other)
 }
 
 func sendTopic(ch chan<- prometheus.Metric, name string, n *timer.Counts, oldestMs int64, fired *shard.Fired) {
@@ -116,35 +116,35 @@ func sumOf(a, b *shard.Fired) (sum shard.Fired) {
 }
 
 // choose ranks the topics and returns those to show.
-func (m *Topics) choose(state *ring.State, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
-	if m.ranks == nil {
-		m.ranks = map[timer.TopicID]*topicRank{}
+func (ts *Topics) choose(state *ring.State, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
+	if ts.ranks == nil {
+		ts.ranks = map[timer.TopicID]*topicRank{}
 	}
-	decay := math.Exp2(-now.Sub(m.at).Seconds() / topicHalfLife.Seconds())
-	m.at = now
-	for _, r := range m.ranks {
+	decay := math.Exp2(-now.Sub(ts.at).Seconds() / topicHalfLife.Seconds())
+	ts.at = now
+	for _, r := range ts.ranks {
 		r.score *= decay
 	}
 	for id, a := range activity.Topics {
-		r := m.rank(id)
+		r := ts.rank(id)
 		for _, n := range a.Fired {
 			r.score += float64(n)
 		}
 	}
-	for _, t := range state.Topics.List("", m.most) { // where there are few, all of them
-		m.rank(t.ID)
+	for _, t := range state.Topics.List("", ts.most) { // where there are few, all of them
+		ts.rank(t.ID)
 	}
-	list := make([]timer.TopicID, 0, len(m.ranks))
-	for id, r := range m.ranks {
+	list := make([]timer.TopicID, 0, len(ts.ranks))
+	for id, r := range ts.ranks {
 		if t, ok := state.Topic(id); ok {
 			r.name = t.Name
 			list = append(list, id)
 			continue
 		}
-		delete(m.ranks, id) // its topic is gone
+		delete(ts.ranks, id) // its topic is gone
 	}
 	busy := func(id timer.TopicID) float64 {
-		r, score := m.ranks[id], 0.0
+		r, score := ts.ranks[id], 0.0
 		if a := activity.Topics[id]; a != nil {
 			score = float64(a.Overdue)
 		}
@@ -155,18 +155,18 @@ func (m *Topics) choose(state *ring.State, activity *shard.Activity, now time.Ti
 	}
 	slices.SortFunc(list, func(a, b timer.TopicID) int { return cmp.Or(cmp.Compare(busy(b), busy(a)), cmp.Compare(a, b)) })
 	for i, id := range list {
-		if m.ranks[id].shown = i < m.most; i >= rankedTopics {
-			delete(m.ranks, id)
+		if ts.ranks[id].shown = i < ts.most; i >= rankedTopics {
+			delete(ts.ranks, id)
 		}
 	}
-	return list[:min(len(list), m.most)]
+	return list[:min(len(list), ts.most)]
 }
 
-func (m *Topics) rank(id timer.TopicID) *topicRank {
-	r := m.ranks[id]
+func (ts *Topics) rank(id timer.TopicID) *topicRank {
+	r := ts.ranks[id]
 	if r == nil {
 		r = &topicRank{}
-		m.ranks[id] = r
+		ts.ranks[id] = r
 	}
 	return r
 }

@@ -31,7 +31,7 @@ func (b *backoff) wait(ctx context.Context, hinted bool) bool {
 	} else {
 		b.pause = min(2*pause, longPause)
 	}
-	if b.env.Now()-b.begin+pause >= retryFor || ctx.Err() != nil {
+	if b.env.Now()-b.begin+pause >= retryTime || ctx.Err() != nil {
 		return false
 	}
 	return b.env.Sleep(ctx, pause)

@@ -17,7 +17,7 @@ import (
 // How states are read for a backup.
 const (
 	// The pause before a state that is being written is asked for again.
-	stateAgain  = 100 * time.Millisecond
+	stateRetry  = 100 * time.Millisecond
 	stateTries  = 3                // of a shard, from its beginning
 	stateWithin = 10 * time.Minute // a state must be there
 	stateCallIn = 20 * time.Second // one piece
@@ -95,7 +95,7 @@ func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, 
 			return t.node, a, err
 		}
 		q.Index, b, t.hint = a.Index, r.newBackoff(r.tasks.Now()), t.node
-		if !r.tasks.Sleep(ctx, stateAgain) {
+		if !r.tasks.Sleep(ctx, stateRetry) {
 			return 0, a, ctx.Err()
 		}
 	}

@@ -130,7 +130,7 @@ func (b *bulkRun) group(ctx context.Context, w *walkGroup) error {
 		})
 		for len(marks) > 0 {
 			n := min(len(marks), b.pace.batch())
-			if err := b.settle(ctx, marks[:n]); err != nil {
+			if err := b.endMarked(ctx, marks[:n]); err != nil {
 				return err
 			}
 			marks = marks[n:]
@@ -170,8 +170,8 @@ type bulkTask struct {
 	shard timer.ShardID
 }
 
-// settle brings some timers to an end.
-func (b *bulkRun) settle(ctx context.Context, marks []marked) error {
+// endMarked brings some timers to an end.
+func (b *bulkRun) endMarked(ctx context.Context, marks []marked) error {
 	todo := make([]bulkTask, 0, len(marks))
 	for i := range marks {
 		if e := b.bulk.Begin(marks[i].ref); e != nil {

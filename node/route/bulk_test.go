@@ -51,37 +51,37 @@ func (nobodyElse) LiveNodes() []uint64                  { return nil }
 func (nobodyElse) Silent(uint64) bool                   { return false }
 func (nobodyElse) Replicas(timer.ShardID) []uint64      { return []uint64{1} }
 
-func (f *bulkCluster) Leads(timer.ShardID) bool            { return true }
-func (f *bulkCluster) Takes(timer.ShardID) bool            { return true }
-func (f *bulkCluster) Leader(timer.ShardID) (uint64, bool) { return 1, true }
+func (b *bulkCluster) Leads(timer.ShardID) bool            { return true }
+func (b *bulkCluster) Takes(timer.ShardID) bool            { return true }
+func (b *bulkCluster) Leader(timer.ShardID) (uint64, bool) { return 1, true }
 
-func (f *bulkCluster) add(id timer.ShardID, name string, dueMs int64) {
-	f.timers[id] = append(f.timers[id], &timer.Timer{ID: name, Version: 1, State: timer.Scheduled, NextMs: dueMs, Spec: timer.Spec{DueMs: dueMs}})
+func (b *bulkCluster) add(id timer.ShardID, name string, dueMs int64) {
+	b.timers[id] = append(b.timers[id], &timer.Timer{ID: name, Version: 1, State: timer.Scheduled, NextMs: dueMs, Spec: timer.Spec{DueMs: dueMs}})
 }
 
 // under takes its time.
-func (f *bulkCluster) under(n int, do func()) {
-	f.mu.Lock()
-	f.commands += n
-	f.most = max(f.most, f.commands)
-	f.mu.Unlock()
-	if f.takes > 0 {
-		after(f.takes)
+func (b *bulkCluster) under(n int, do func()) {
+	b.mu.Lock()
+	b.commands += n
+	b.most = max(b.most, b.commands)
+	b.mu.Unlock()
+	if b.takes > 0 {
+		after(b.takes)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	do()
-	f.commands -= n
-	f.working += f.takes
+	b.commands -= n
+	b.working += b.takes
 }
 
-func (f *bulkCluster) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
-	f.under(0, func() {
-		if f.fails < 0 {
-			next, err = at, f.err
+func (b *bulkCluster) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
+	b.under(0, func() {
+		if b.fails < 0 {
+			next, err = at, b.err
 			return
 		}
-		list := f.timers[id]
+		list := b.timers[id]
 		next = timer.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
 		for ; !next.Done() && len(marks) < q.Limit; next.From++ {
 			if t := list[next.From]; strings.HasPrefix(t.ID, q.IDPrefix) && !t.State.Over() {
@@ -92,10 +92,10 @@ func (f *bulkCluster) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor
 	return marks, next, err
 }
 
-func (f *bulkCluster) Timer(id timer.ShardID, _ timer.TopicID, timer string) (found *timer.Timer, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, t := range f.timers[id] {
+func (b *bulkCluster) Timer(id timer.ShardID, _ timer.TopicID, timer string) (found *timer.Timer, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.timers[id] {
 		if t.ID == timer {
 			as := *t
 			found = &as
@@ -104,25 +104,25 @@ func (f *bulkCluster) Timer(id timer.ShardID, _ timer.TopicID, timer string) (fo
 	return found, nil
 }
 
-func (f *bulkCluster) DoAll(ops []timer.Op) {
-	f.under(len(ops), func() {
-		fail := f.fails != 0
-		if f.fails > 0 {
-			f.fails--
+func (b *bulkCluster) DoAll(ops []timer.Op) {
+	b.under(len(ops), func() {
+		fail := b.fails != 0
+		if b.fails > 0 {
+			b.fails--
 		}
 		for i := range ops {
-			if o := &ops[i]; !fail || f.done {
-				f.do(o)
+			if o := &ops[i]; !fail || b.done {
+				b.do(o)
 			}
 			if fail {
-				ops[i].Result, ops[i].Err = timer.Result{}, f.err
+				ops[i].Result, ops[i].Err = timer.Result{}, b.err
 			}
 		}
 	})
 }
 
-func (f *bulkCluster) do(o *timer.Op) {
-	for _, t := range f.timers[o.Shard] {
+func (b *bulkCluster) do(o *timer.Op) {
+	for _, t := range b.timers[o.Shard] {
 		switch c := o.Command; {
 		case t.ID != c.ID:
 		case t.Version != c.IfMatch:

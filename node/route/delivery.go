@@ -79,8 +79,8 @@ func (t *Topics) turnBack(ctx context.Context, topic *timer.Topic) {
 }
 
 const (
-	turnsEach = 2 * time.Second
-	turnStale = 5 * time.Second // how long a change may be under way before it counts as abandoned
+	turnsInterval = 2 * time.Second
+	turnStale     = 5 * time.Second // how long a change may be under way before it counts as abandoned
 )
 
 // Turns takes back changes of delivery that were cut off: until then the shards that agreed lease
@@ -101,24 +101,24 @@ type turn struct {
 func NewTurns(t *Topics, tasks task.Env) *Turns { return &Turns{topics: t, tasks: tasks} }
 
 // Run looks again and again, until the context ends.
-func (u *Turns) Run(ctx context.Context) {
-	task.Every(ctx, u.tasks, turnsEach, func() { u.round(ctx) })
+func (t *Turns) Run(ctx context.Context) {
+	task.Every(ctx, t.tasks, turnsInterval, func() { t.round(ctx) })
 }
 
-func (u *Turns) round(ctx context.Context) {
-	if !u.topics.host.Leads(shard.Meta) {
+func (t *Turns) round(ctx context.Context) {
+	if !t.topics.host.Leads(shard.Meta) {
 		return // one node of the cluster is enough
 	}
-	seen, now := map[turn]time.Duration{}, u.tasks.Now()
-	for _, t := range u.topics.local.Turning() {
-		key := turn{t.ID, t.Turn}
-		since, known := u.seen[key]
+	seen, now := map[turn]time.Duration{}, t.tasks.Now()
+	for _, one := range t.topics.local.Turning() {
+		key := turn{one.ID, one.Turn}
+		since, known := t.seen[key]
 		if !known {
 			since = now
 		}
 		if seen[key] = since; now-since >= turnStale {
-			u.topics.turnBack(ctx, t)
+			t.topics.turnBack(ctx, one)
 		}
 	}
-	u.seen = seen
+	t.seen = seen
 }

@@ -100,30 +100,30 @@ type opsRequest struct {
 }
 
 // target is where a shard's operations go. It is chosen once a round, so that they go together.
-func (q *opsRequest) target(id timer.ShardID) *target {
-	if q.oneOf == 0 {
-		q.oneOf, q.one.round = id, -1
+func (r *opsRequest) target(id timer.ShardID) *target {
+	if r.oneOf == 0 {
+		r.oneOf, r.one.round = id, -1
 	}
-	if q.oneOf == id {
-		return &q.one
+	if r.oneOf == id {
+		return &r.one
 	}
-	t := q.more[id]
+	t := r.more[id]
 	if t == nil {
-		if q.more == nil {
-			q.more = make(map[timer.ShardID]*target)
+		if r.more == nil {
+			r.more = make(map[timer.ShardID]*target)
 		}
 		t = &target{round: -1}
-		q.more[id] = t
+		r.more[id] = t
 	}
 	return t
 }
 
 // node is where a shard's operations go in this round.
-func (q *opsRequest) node(id timer.ShardID) uint64 {
-	t := q.target(id)
-	if t.round != q.round {
-		t.choose(q.Router, id)
-		t.round = q.round
+func (r *opsRequest) node(id timer.ShardID) uint64 {
+	t := r.target(id)
+	if t.round != r.round {
+		t.choose(r.Router, id)
+		t.round = r.round
 	}
 	return t.node
 }
@@ -131,14 +131,14 @@ func (q *opsRequest) node(id timer.ShardID) uint64 {
 // collectRetryable finds the operations to be tried again, and whether the nodes that were asked
 // have named another for all of it. An operation that a later one of its shard has overtaken, or
 // may have, was not done and is not tried again: it would be out of order.
-func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
-	if !anyRefused(q.ops) {
+func (r *opsRequest) collectRetryable() (todo []int, hinted bool) {
+	if !anyRefused(r.ops) {
 		return nil, false
 	}
 	hinted = true
 	overtaken := make(map[timer.ShardID]bool)
-	for i := len(q.ops) - 1; i >= 0; i-- {
-		o := &q.ops[i]
+	for i := len(r.ops) - 1; i >= 0; i-- {
+		o := &r.ops[i]
 		switch {
 		case !Refused(o.Err):
 			if !untouched(o.Err) {
@@ -148,7 +148,7 @@ func (q *opsRequest) collectRetryable() (todo []int, hinted bool) {
 			o.Result, o.Err = timer.Result{}, timer.ErrNoLeader
 		default:
 			todo = append(todo, i)
-			if t := q.target(o.Shard); !t.takeLeaderHint(o.Err) && t.hint == 0 {
+			if t := r.target(o.Shard); !t.takeLeaderHint(o.Err) && t.hint == 0 {
 				hinted = false
 			}
 		}
@@ -165,46 +165,46 @@ type nodeBatch struct {
 }
 
 // send has the operations at todo, nil for all, answered by their nodes.
-func (q *opsRequest) send(ctx context.Context, todo []int) {
-	batches := q.split(todo)
+func (r *opsRequest) send(ctx context.Context, todo []int) {
+	batches := r.split(todo)
 	if len(batches) == 1 {
-		q.deliver(ctx, batches[0].node, batches[0].ops)
+		r.deliver(ctx, batches[0].node, batches[0].ops)
 	} else {
-		all := task.NewGroup(q.tasks)
+		all := task.NewGroup(r.tasks)
 		for i := range batches[1:] {
 			b := &batches[1+i]
-			all.Go(func() { q.deliver(ctx, b.node, b.ops) })
+			all.Go(func() { r.deliver(ctx, b.node, b.ops) })
 		}
-		q.deliver(ctx, batches[0].node, batches[0].ops)
+		r.deliver(ctx, batches[0].node, batches[0].ops)
 		all.Wait()
 	}
 	for i := range batches {
 		b := &batches[i]
 		for k, at := range b.at {
-			q.ops[at].Result, q.ops[at].Err = b.ops[k].Result, b.ops[k].Err
+			r.ops[at].Result, r.ops[at].Err = b.ops[k].Result, b.ops[k].Err
 		}
 	}
 }
 
 // split makes one batch for each node, in the order of the operations.
-func (q *opsRequest) split(todo []int) []nodeBatch {
+func (r *opsRequest) split(todo []int) []nodeBatch {
 	if todo == nil {
-		node, same := q.node(q.ops[0].Shard), true
-		for i := range q.ops {
-			same = same && q.node(q.ops[i].Shard) == node
+		node, same := r.node(r.ops[0].Shard), true
+		for i := range r.ops {
+			same = same && r.node(r.ops[i].Shard) == node
 		}
 		if same {
-			return []nodeBatch{{node: node, ops: q.ops}}
+			return []nodeBatch{{node: node, ops: r.ops}}
 		}
-		todo = make([]int, len(q.ops))
+		todo = make([]int, len(r.ops))
 		for i := range todo {
 			todo[i] = i
 		}
 	}
 	var batches []nodeBatch
 	for _, i := range todo {
-		o := &q.ops[i]
-		node := q.node(o.Shard)
+		o := &r.ops[i]
+		node := r.node(o.Shard)
 		k := slices.IndexFunc(batches, func(b nodeBatch) bool { return b.node == node })
 		if k < 0 {
 			k = len(batches)
@@ -218,14 +218,14 @@ func (q *opsRequest) split(todo []int) []nodeBatch {
 }
 
 // deliver has one node answer operations; 0 is nobody.
-func (q *opsRequest) deliver(ctx context.Context, node uint64, ops []timer.Op) {
+func (r *opsRequest) deliver(ctx context.Context, node uint64, ops []timer.Op) {
 	switch node {
 	case 0:
 		failAll(ops, timer.ErrNoLeader)
-	case q.self:
-		q.host.DoAll(ops)
+	case r.self:
+		r.host.DoAll(ops)
 	default:
-		q.forward(ctx, node, ops)
+		r.forward(ctx, node, ops)
 	}
 }
 
@@ -236,10 +236,10 @@ func failAll(ops []timer.Op, err error) {
 }
 
 // forward has another node answer operations, once.
-func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
-	within, body := q.begin+answerIn-q.tasks.Now(), wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops)
-	answer, err := q.askLeader(ctx, within, node, newAwaitedOps(ops), methodOps, body)
-	if err := q.cfg.unanswered(err); err != nil {
+func (r *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
+	within, body := r.begin+answerIn-r.tasks.Now(), wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops)
+	answer, err := r.askLeader(ctx, within, node, newAwaitedOps(ops), methodOps, body)
+	if err := r.cfg.unanswered(err); err != nil {
 		failAll(ops, err)
 		return
 	}
@@ -248,7 +248,7 @@ func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 	for i := range ops {
 		o := &ops[i]
 		o.Err = fromPeer(o.Err)
-		q.storeDecider(o.Shard, node, o.Err)
+		r.storeDecider(o.Shard, node, o.Err)
 		if t := o.Result.Timer; t != nil && o.Room != nil && o.Result.Code != timer.Created && !o.Room.Take(t.Size()) {
 			o.Result.Timer = nil
 		}

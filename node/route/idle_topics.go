@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	idleTopicsEach = time.Minute // or as often as a topic may be empty
+	idleTopicsInterval = time.Minute // or as often as a topic may be empty
 	// ClosingStale is how long a topic may stay closed before its deletion counts as abandoned.
 	ClosingStale = time.Minute
 	// idleTopicsAtOnce is how many topics are looked at side by side: each look, and each removal,
@@ -49,7 +49,7 @@ func NewIdleTopics(t *Topics, idle time.Duration, tasks task.Env, clock Clock, l
 
 // Run looks again and again, until the context ends.
 func (it *IdleTopics) Run(ctx context.Context) {
-	for it.tasks.Sleep(ctx, min(idleTopicsEach, it.idle)) {
+	for it.tasks.Sleep(ctx, min(idleTopicsInterval, it.idle)) {
 		it.Round(ctx)
 	}
 }

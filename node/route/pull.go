@@ -15,10 +15,10 @@ const (
 	pullBytes        = 4 << 20          // a pull's answer ends early rather than grow past it
 	pullCallIn       = 10 * time.Second // one take elsewhere: longer than the host takes
 	candidatesCallIn = time.Second
-	awaitFor         = 5 * time.Second // how long another node is asked to notify
-	awaitCallIn      = awaitFor + time.Second
+	awaitTime        = 5 * time.Second // how long another node is asked to notify
+	awaitCallIn      = awaitTime + time.Second
 	giveBackIn       = 5 * time.Second
-	watchEach        = 500 * time.Millisecond // leaders move: others may have to be asked to notify
+	watchInterval    = 500 * time.Millisecond // leaders move: others may have to be asked to notify
 	racePause        = 5 * time.Millisecond   // after others had taken the offered timers
 	longRace         = 100 * time.Millisecond
 	raceTries        = 3
@@ -355,7 +355,7 @@ func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) ([]by
 	switch {
 	case err != nil:
 		return nil, err
-	case len(list) > 0, w.wake.Wait(ctx, awaitFor):
+	case len(list) > 0, w.wake.Wait(ctx, awaitTime):
 		return wire.AppendAwaited(nil, want), nil
 	}
 	return wire.AppendAwaited(nil, 0), nil

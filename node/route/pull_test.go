@@ -98,7 +98,7 @@ func TestPullersAreServedInTurn(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		c.mu.Lock()
-		if more := len(c.calls) - asked; more > 12 { // a call of each to each other in awaitFor
+		if more := len(c.calls) - asked; more > 12 { // a call of each to each other in awaitTime
 			t.Errorf("%d calls in four seconds of nothing", more)
 		}
 		c.mu.Unlock()

@@ -46,7 +46,7 @@ const (
 // seconds.
 const (
 	// Then an operation that surely was not carried out is ErrNoLeader.
-	retryFor    = 1500 * time.Millisecond
+	retryTime   = 1500 * time.Millisecond
 	answerIn    = 1900 * time.Millisecond // then an operation that was sent is ErrUnknown
 	timerCallIn = 900 * time.Millisecond  // one try to read one timer: there is time for a second
 	// One try to list or count: longer than the host takes at most.
@@ -166,7 +166,7 @@ func New(cfg Config) *Router {
 }
 
 // Run looks after the consumers that wait, until the context ends.
-func (r *Router) Run(ctx context.Context) { task.Every(ctx, r.tasks, watchEach, r.watchLeaders) }
+func (r *Router) Run(ctx context.Context) { task.Every(ctx, r.tasks, watchInterval, r.watchLeaders) }
 
 // leads reports that this node leads a timer shard; another node may have asked for one that there
 // is not.

@@ -71,8 +71,8 @@ func (r *Router) notLeader(id timer.ShardID) error {
 	return timer.NotLeaderError{Leader: r.leader(id)}
 }
 
-// notTaken is notLeader for commands, which may wait here for a leader.
-func (r *Router) notTaken(id timer.ShardID) error {
+// notAccepting is notLeader for commands, which may wait here for a leader.
+func (r *Router) notAccepting(id timer.ShardID) error {
 	if r.takes(id) {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (r *Router) serveOps(body []byte) ([]byte, error) {
 	}
 	if len(ops) == 1 {
 		o := &ops[0]
-		if o.Err = r.notTaken(o.Shard); o.Err == nil {
+		if o.Err = r.notAccepting(o.Shard); o.Err == nil {
 			o.Result, o.Err = r.host.Do(o.Shard, o.Command, o.Brief)
 		}
 		return wire.AppendAnswers(nil, ops), nil
@@ -103,7 +103,7 @@ func (r *Router) serveOps(body []byte) ([]byte, error) {
 		o := &ops[i]
 		err, known := refusal[o.Shard]
 		if !known {
-			err = r.notTaken(o.Shard)
+			err = r.notAccepting(o.Shard)
 			refusal[o.Shard] = err
 		}
 		if o.Err = err; err == nil {

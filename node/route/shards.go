@@ -35,55 +35,55 @@ const methodSized uint8 = 40
 var sized = []uint8{methodList, methodSlots, methodCounts, methodWalk, methodHistory, methodProgress}
 
 // shards is the number of timer shards, from 1 on.
-func (r *shardCount) shards() int {
-	now, _ := r.cluster.Shards()
+func (s *shardCount) shards() int {
+	now, _ := s.cluster.Shards()
 	return now
 }
 
 // grown reports whether the number has ever been another.
-func (r *shardCount) grown() bool {
-	now, first := r.cluster.Shards()
+func (s *shardCount) grown() bool {
+	now, first := s.cluster.Shards()
 	return now != first
 }
 
 // counting does a read as long as this node's shards are of that number; otherwise it is refused,
 // for a moment.
-func (r *shardCount) counting(of int, read func() error) error {
-	if !r.countsWith(of) {
+func (s *shardCount) counting(of int, read func() error) error {
+	if !s.countsWith(of) {
 		return timer.NotLeaderError{}
 	}
 	err := read()
-	if !r.countsWith(of) {
+	if !s.countsWith(of) {
 		return timer.NotLeaderError{}
 	}
 	return err
 }
 
-func (r *shardCount) countsWith(of int) bool {
-	return r.shards() == of && r.cluster.Steady()
+func (s *shardCount) countsWith(of int) bool {
+	return s.shards() == of && s.cluster.Steady()
 }
 
 // sizedRequest is a request as it goes to another node.
-func (r *shardCount) sizedRequest(of int, method uint8, body []byte) (uint8, []byte) {
-	if of == 0 || !r.grown() {
+func (s *shardCount) sizedRequest(of int, method uint8, body []byte) (uint8, []byte) {
+	if of == 0 || !s.grown() {
 		return method, body
 	}
 	return methodSized, append(append(binary.AppendUvarint(nil, uint64(of)), method), body...)
 }
 
 // serveSized answers a request that needs a number of shards with answer, if this node has it.
-func (r *shardCount) serveSized(method uint8, body []byte, answer func(method uint8, body []byte) ([]byte, error)) (out []byte, err error) {
-	of := uint64(r.shards())
+func (s *shardCount) serveSized(method uint8, body []byte, answer func(method uint8, body []byte) ([]byte, error)) (out []byte, err error) {
+	of := uint64(s.shards())
 	if method == methodSized {
 		number, n := binary.Uvarint(body)
 		if n <= 0 || n == len(body) || !slices.Contains(sized, body[n]) {
 			return nil, errors.New("route: a malformed request")
 		}
 		of, method, body = number, body[n], body[n+1:]
-	} else if r.grown() { // the other node does not know that yet
+	} else if s.grown() { // the other node does not know that yet
 		of = 0
 	}
-	refused := r.counting(int(min(of, mostShards)), func() error {
+	refused := s.counting(int(min(of, mostShards)), func() error {
 		out, err = answer(method, body)
 		return nil
 	})
@@ -97,35 +97,35 @@ func (r *shardCount) serveSized(method uint8, body []byte, answer func(method ui
 const mostShards = 1 << 16
 
 // shardOf is the shard that an operation belongs to now; at is where it was sent.
-func (r *shardCount) shardOf(at timer.ShardID, topic timer.TopicID, id string) timer.ShardID {
-	if id == "" || !r.grown() {
+func (s *shardCount) shardOf(at timer.ShardID, topic timer.TopicID, id string) timer.ShardID {
+	if id == "" || !s.grown() {
 		return at
 	}
-	t, ok := r.topic(topic)
+	t, ok := s.topic(topic)
 	if !ok {
 		return at
 	}
-	return timer.ShardOf(t, id, r.shards())
+	return timer.ShardOf(t, id, s.shards())
 }
 
 // place gives an operation the shard that it belongs to now.
-func (r *shardCount) place(o *timer.Op) {
+func (s *shardCount) place(o *timer.Op) {
 	switch {
-	case !r.grown():
+	case !s.grown():
 	case o.Command.ID != "":
-		o.Shard = r.shardOf(o.Shard, o.Command.Topic, o.Command.ID)
+		o.Shard = s.shardOf(o.Shard, o.Command.Topic, o.Command.ID)
 	case o.Place != 0:
-		o.Shard = timer.ShardID(1 + (o.Place-1)%uint64(r.shards()))
+		o.Shard = timer.ShardID(1 + (o.Place-1)%uint64(s.shards()))
 	}
 }
 
 // PlaceOf is Op.Place of a timer; 0 where the topic is not known here.
-func (r *shardCount) PlaceOf(topic timer.TopicID, id string) uint64 {
-	t, ok := r.topic(topic)
+func (s *shardCount) PlaceOf(topic timer.TopicID, id string) uint64 {
+	t, ok := s.topic(topic)
 	if !ok {
 		return 0
 	}
-	_, of := r.cluster.Shards()
+	_, of := s.cluster.Shards()
 	for 2*of <= mostShards {
 		of *= 2
 	}
@@ -134,8 +134,8 @@ func (r *shardCount) PlaceOf(topic timer.TopicID, id string) uint64 {
 
 // Descendants are the shards that may have timers by now to which this one gave their numbers:
 // itself, and those that were divided from it.
-func (r *shardCount) Descendants(id timer.ShardID) []timer.ShardID {
-	now, of := r.cluster.Shards()
+func (s *shardCount) Descendants(id timer.ShardID) []timer.ShardID {
+	now, of := s.cluster.Shards()
 	descendants := []timer.ShardID{id}
 	for of < int(id) {
 		of *= 2
@@ -148,8 +148,8 @@ func (r *shardCount) Descendants(id timer.ShardID) []timer.ShardID {
 
 // withAncestors adds to shards those that they were divided from: what ended there stays in their
 // history.
-func (r *shardCount) withAncestors(ids []timer.ShardID) []timer.ShardID {
-	_, first := r.cluster.Shards()
+func (s *shardCount) withAncestors(ids []timer.ShardID) []timer.ShardID {
+	_, first := s.cluster.Shards()
 	out := slices.Clone(ids)
 	for _, id := range ids {
 		for from := Ancestor(id, first); from != 0; from = Ancestor(from, first) {

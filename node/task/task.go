@@ -83,7 +83,7 @@ func (g *Group) Wait() {
 	for g.left.Load() > 0 {
 		g.done.Wait(context.Background(), Forever)
 	}
-	g.panics.GoOn()
+	g.panics.Rethrow()
 }
 
 // Lanes does something for 0 to n-1, for at most so many of them at once, until one returns false.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"carillon/internal/feature"
 	"carillon/ring"
 )
 
@@ -55,31 +54,4 @@ func (m *Member) Remove(ctx context.Context, name string, force, acceptLoss bool
 	}
 	_, err = m.Propose(ctx, ring.Command{Verb: ring.Remove, NodeID: n.ID, Force: force, AcceptLoss: acceptLoss})
 	return err
-}
-
-func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
-	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
-	return err
-}
-
-// Finalize ends an upgrade: the feature level rises to the highest that any member understands, if
-// all do. It returns the level that the cluster has then; without an upgrade that is the present
-// one.
-func (m *Member) Finalize(ctx context.Context) (feature.Level, error) {
-	if err := m.CatchUp(ctx); err != nil { // this copy may lack a node's registration
-		return 0, err
-	}
-	next := m.State.Upgrade().Next
-	if next == m.State.Level() {
-		return next, nil
-	}
-	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Finalize, Level: next}); err != nil {
-		return 0, err
-	}
-	for m.State.Level() < next { // the next request here is to see it
-		if !m.tasks.Sleep(ctx, ownCopyPoll) {
-			break
-		}
-	}
-	return next, nil
 }

@@ -18,9 +18,10 @@ import (
 // and whether there is more. Each shard's is asked of the node that leads it, and of all others
 // too: a leader that was filled by a snapshot has nothing of timers that ended before, and an entry
 // has the same key on every node that has it. With Sure it is an error if one of them does not
-// answer and might have an end that shows that an add was made before (P5). Nodes that are not heard
-// are not waited for: where a majority of a shard's replicas has answered, one of them was there
-// when a timer ended, unless the shard has moved since or the history of that time is lost there.
+// answer and might have an end that shows that an add was made before (P5). Nodes that are not
+// heard are not waited for: where a majority of a shard's replicas has answered, one of them was
+// there when a timer ended, unless the shard has moved since or the history of that time is lost
+// there.
 //
 // What ended in a shard before it was divided stays in its history: a query of some shards is also
 // one of those that they were divided from.
