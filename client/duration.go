@@ -27,18 +27,18 @@ func (d *wireDuration) UnmarshalJSON(b []byte) error {
 
 // The structs that have durations, which travel as text.
 
-func (c Callback) MarshalJSON() ([]byte, error)  { return encodeDurations(c) }
-func (c *Callback) UnmarshalJSON(b []byte) error { return decodeDurations(b, c) }
-func (r Retry) MarshalJSON() ([]byte, error)     { return encodeDurations(r) }
-func (r *Retry) UnmarshalJSON(b []byte) error    { return decodeDurations(b, r) }
-func (r Repeat) MarshalJSON() ([]byte, error)    { return encodeDurations(r) }
-func (r *Repeat) UnmarshalJSON(b []byte) error   { return decodeDurations(b, r) }
-func (k Breaker) MarshalJSON() ([]byte, error)   { return encodeDurations(k) }
-func (k *Breaker) UnmarshalJSON(b []byte) error  { return decodeDurations(b, k) }
-func (b Batch) MarshalJSON() ([]byte, error)     { return encodeDurations(b) }
-func (b *Batch) UnmarshalJSON(text []byte) error { return decodeDurations(text, b) }
-func (p Policy) MarshalJSON() ([]byte, error)    { return encodeDurations(p) }
-func (p *Policy) UnmarshalJSON(b []byte) error   { return decodeDurations(b, p) }
+func (c Callback) MarshalJSON() ([]byte, error)    { return encodeDurations(c) }
+func (c *Callback) UnmarshalJSON(b []byte) error   { return decodeDurations(b, c) }
+func (r Retry) MarshalJSON() ([]byte, error)       { return encodeDurations(r) }
+func (r *Retry) UnmarshalJSON(b []byte) error      { return decodeDurations(b, r) }
+func (r Repeat) MarshalJSON() ([]byte, error)      { return encodeDurations(r) }
+func (r *Repeat) UnmarshalJSON(b []byte) error     { return decodeDurations(b, r) }
+func (b Breaker) MarshalJSON() ([]byte, error)     { return encodeDurations(b) }
+func (b *Breaker) UnmarshalJSON(text []byte) error { return decodeDurations(text, b) }
+func (b Batch) MarshalJSON() ([]byte, error)       { return encodeDurations(b) }
+func (b *Batch) UnmarshalJSON(text []byte) error   { return decodeDurations(text, b) }
+func (p Policy) MarshalJSON() ([]byte, error)      { return encodeDurations(p) }
+func (p *Policy) UnmarshalJSON(b []byte) error     { return decodeDurations(b, p) }
 
 // encodeDurations renders a struct whose durations travel as text.
 func encodeDurations(v any) ([]byte, error) {

@@ -132,11 +132,11 @@ type TopicCondition struct {
 	DryRun  bool   // change nothing: the answer is the topic as it would be
 }
 
-func (d TopicCondition) request(method, topic string) Request {
-	r := Request{Method: method, Path: Path("topics", topic), Query: forced(d.Force), IfTopic: d.Version, Repeatable: d.DryRun || method == http.MethodPut && d.Version == ""}
-	if d.DryRun {
+func (c TopicCondition) request(method, topic string) Request {
+	r := Request{Method: method, Path: Path("topics", topic), Query: forced(c.Force), IfTopic: c.Version, Repeatable: c.DryRun || method == http.MethodPut && c.Version == ""}
+	if c.DryRun {
 		r.Query = maps.Clone(dryRun)
-		maps.Copy(r.Query, forced(d.Force))
+		maps.Copy(r.Query, forced(c.Force))
 	}
 	return r
 }

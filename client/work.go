@@ -107,15 +107,15 @@ type hold struct {
 }
 
 // pull starts a handler for all that it gets, until ctx ends or the cluster refuses for good.
-func (w *consumer) pull(ctx context.Context, start func(*Lease)) error {
+func (c *consumer) pull(ctx context.Context, start func(*Lease)) error {
 	for failed := 0; ; {
-		n := w.reserve(ctx)
+		n := c.reserve(ctx)
 		if n == 0 {
 			return nil
 		}
-		o := PullOptions{Max: n, Wait: w.options.Wait, Lease: w.options.Lease}
-		leases, err := w.client.Pull(ctx, w.topic, o)
-		w.release(n - len(leases))
+		o := PullOptions{Max: n, Wait: c.options.Wait, Lease: c.options.Lease}
+		leases, err := c.client.Pull(ctx, c.topic, o)
+		c.release(n - len(leases))
 		for i := range leases {
 			start(&leases[i])
 		}
@@ -128,8 +128,8 @@ func (w *consumer) pull(ctx context.Context, start func(*Lease)) error {
 		case refusedForGood(err):
 			return err
 		}
-		w.options.OnError(err)
-		if w.client.sleep(ctx, w.client.pause(err, failed)) != nil {
+		c.options.OnError(err)
+		if c.client.sleep(ctx, c.client.pause(err, failed)) != nil {
 			return nil
 		}
 		failed++
@@ -137,24 +137,24 @@ func (w *consumer) pull(ctx context.Context, start func(*Lease)) error {
 }
 
 // reserve waits until a handler is free and takes all that are. It takes 0 when ctx has ended.
-func (w *consumer) reserve(ctx context.Context) (n int) {
+func (c *consumer) reserve(ctx context.Context) (n int) {
 	select {
-	case <-w.free:
+	case <-c.free:
 	case <-ctx.Done():
 		return 0
 	}
 	for n = 1; ; n++ {
 		select {
-		case <-w.free:
+		case <-c.free:
 		default:
 			return n
 		}
 	}
 }
 
-func (w *consumer) release(n int) {
+func (c *consumer) release(n int) {
 	for range n {
-		w.free <- struct{}{}
+		c.free <- struct{}{}
 	}
 }
 
@@ -165,39 +165,39 @@ func refusedForGood(err error) bool {
 }
 
 // run handles a timer and reports how that ended.
-func (w *consumer) run(work context.Context, l *Lease) {
-	defer w.release(1)
+func (c *consumer) run(work context.Context, l *Lease) {
+	defer c.release(1)
 	ctx, lose := context.WithCancelCause(work)
 	defer lose(nil)
-	w.mu.Lock()
-	w.held[l.Receipt] = &hold{until: now().Add(w.options.Lease), lose: lose}
-	w.mu.Unlock()
+	c.mu.Lock()
+	c.held[l.Receipt] = &hold{until: now().Add(c.options.Lease), lose: lose}
+	c.mu.Unlock()
 
-	failure := w.handle(ctx, l)
+	failure := c.handle(ctx, l)
 
-	w.mu.Lock()
-	delete(w.held, l.Receipt)
-	w.mu.Unlock()
+	c.mu.Lock()
+	delete(c.held, l.Receipt)
+	c.mu.Unlock()
 	// The report is sent although everything is being stopped; when the lease is over it is of no
 	// use.
-	within, cancel := context.WithTimeout(context.WithoutCancel(work), w.options.Lease)
+	within, cancel := context.WithTimeout(context.WithoutCancel(work), c.options.Lease)
 	defer cancel()
-	if err := w.report(within, l.Receipt, failure); err != nil {
-		w.options.OnError(fmt.Errorf("client: report of %s/%s: %w", l.Topic, l.ID, err))
+	if err := c.report(within, l.Receipt, failure); err != nil {
+		c.options.OnError(fmt.Errorf("client: report of %s/%s: %w", l.Topic, l.ID, err))
 	}
 }
 
 // report sends how the handler of a lease ended.
-func (w *consumer) report(ctx context.Context, receipt string, failure error) error {
+func (c *consumer) report(ctx context.Context, receipt string, failure error) error {
 	var err error
 	if failure == nil {
-		_, err = w.client.Ack(ctx, receipt)
+		_, err = c.client.Ack(ctx, receipt)
 	} else {
 		delay := Backoff
 		if later, ok := errors.AsType[*retryAfter](failure); ok {
 			delay = max(later.delay, 0)
 		}
-		_, err = w.client.Nack(ctx, delay, reasonOf(failure), receipt)
+		_, err = c.client.Nack(ctx, delay, reasonOf(failure), receipt)
 	}
 	return err
 }
@@ -212,8 +212,8 @@ func reasonOf(err error) string {
 }
 
 // extend holds the leases whose handlers run, all in one call, three times in the life of a lease.
-func (w *consumer) extend(ctx context.Context) {
-	every := w.options.Lease / 3
+func (c *consumer) extend(ctx context.Context) {
+	every := c.options.Lease / 3
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -222,26 +222,26 @@ func (w *consumer) extend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		receipts := w.loseExpired(now())
+		receipts := c.loseExpired(now())
 		if len(receipts) == 0 {
 			continue
 		}
 		asked := now()
 		within, cancel := context.WithTimeout(ctx, every)
-		results, err := w.client.Extend(within, w.options.Lease, receipts...)
+		results, err := c.client.Extend(within, c.options.Lease, receipts...)
 		cancel()
 		if err != nil && !errors.Is(err, ErrOver) && ctx.Err() == nil {
-			w.options.OnError(err)
+			c.options.OnError(err)
 		}
-		w.book(results, asked.Add(w.options.Lease))
+		c.book(results, asked.Add(c.options.Lease))
 	}
 }
 
 // loseExpired gives up the leases that are over by now, and returns the receipts of the others.
-func (w *consumer) loseExpired(now time.Time) (receipts []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for receipt, h := range w.held {
+func (c *consumer) loseExpired(now time.Time) (receipts []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for receipt, h := range c.held {
 		if now.Before(h.until) {
 			receipts = append(receipts, receipt)
 		} else {
@@ -252,15 +252,15 @@ func (w *consumer) loseExpired(now time.Time) (receipts []string) {
 }
 
 // book enters the answers to an extension.
-func (w *consumer) book(results []ReceiptResult, until time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (c *consumer) book(results []ReceiptResult, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i := range results {
-		h, running := w.held[results[i].Receipt]
+		h, running := c.held[results[i].Receipt]
 		switch {
 		case !running: // it has ended meanwhile
 		case results[i].Err() != nil:
-			h.until = until.Add(-w.options.Lease) // not asked for again
+			h.until = until.Add(-c.options.Lease) // not asked for again
 			h.lose(ErrOver)
 		default:
 			h.until = until

@@ -169,14 +169,14 @@ func consume(t *testing.T, p *pullTopic, o WorkOptions, handle func(context.Cont
 }
 
 // end stops it, and checks how it ends.
-func (s *consuming) end(t *testing.T, faults int) {
+func (c *consuming) end(t *testing.T, faults int) {
 	t.Helper()
-	s.stop()
-	if err := <-s.done; err != nil {
+	c.stop()
+	if err := <-c.done; err != nil {
 		t.Errorf("ended with %v", err)
 	}
-	if len(s.errors) != faults {
-		t.Errorf("%d faults, want %d: %v", len(s.errors), faults, s.errors)
+	if len(c.errors) != faults {
+		t.Errorf("%d faults, want %d: %v", len(c.errors), faults, c.errors)
 	}
 }
 

@@ -46,41 +46,41 @@ func newGenerator(c Config, l *ledger, connection int, instantMs int64) *generat
 }
 
 // next chooses the next call, false when there is nothing left to do.
-func (p *generator) next(c *call, now time.Time) bool {
+func (g *generator) next(c *call, now time.Time) bool {
 	c.numbers = c.numbers[:0]
-	switch p.config.Mode {
+	switch g.config.Mode {
 	case ModeMixed:
-		if op := p.mix.draw(p.rng); op != opAdd && p.act(c, op) {
+		if op := g.mix.draw(g.rng); op != opAdd && g.act(c, op) {
 			return true
 		}
 	case ModeChurn:
-		if len(p.recent) >= churnBlocks || (p.exhausted() && len(p.recent) > 0) {
-			p.take(c, opCancel, 0)
+		if len(g.recent) >= churnBlocks || (g.exhausted() && len(g.recent) > 0) {
+			g.take(c, opCancel, 0)
 			return true
 		}
 	}
-	return p.add(c, now)
+	return g.add(c, now)
 }
 
-func (p *generator) exhausted() bool { return p.ledger.issued.Load() >= p.limit }
+func (g *generator) exhausted() bool { return g.ledger.issued.Load() >= g.limit }
 
 // act applies a change to a random recent block, false if there is none fit.
-func (p *generator) act(c *call, op operation) bool {
-	if len(p.recent) == 0 {
+func (g *generator) act(c *call, op operation) bool {
+	if len(g.recent) == 0 {
 		return false
 	}
-	at := p.rng.IntN(len(p.recent))
+	at := g.rng.IntN(len(g.recent))
 	switch op {
 	case opCancel:
-		p.take(c, op, at)
+		g.take(c, op, at)
 		return true
 	case opPatch:
-		if p.recent[at].patched {
+		if g.recent[at].patched {
 			return false
 		}
-		p.recent[at].patched = true
+		g.recent[at].patched = true
 	}
-	p.fill(c, op, p.recent[at])
+	g.fill(c, op, g.recent[at])
 	if op == opGet {
 		c.numbers = c.numbers[:1] // there is no batch of reads
 	}
@@ -88,12 +88,12 @@ func (p *generator) act(c *call, op operation) bool {
 }
 
 // take removes a block and cancels it.
-func (p *generator) take(c *call, op operation, at int) {
-	p.fill(c, op, p.recent[at])
-	p.recent = append(p.recent[:at], p.recent[at+1:]...)
+func (g *generator) take(c *call, op operation, at int) {
+	g.fill(c, op, g.recent[at])
+	g.recent = append(g.recent[:at], g.recent[at+1:]...)
 }
 
-func (p *generator) fill(c *call, op operation, b block) {
+func (g *generator) fill(c *call, op operation, b block) {
 	c.op = op
 	for number := b.first; number < b.first+b.count; number++ {
 		c.numbers = append(c.numbers, number)
@@ -101,38 +101,38 @@ func (p *generator) fill(c *call, op operation, b block) {
 }
 
 // add issues a block of timers and draws their due times.
-func (p *generator) add(c *call, now time.Time) bool {
-	first, count := p.ledger.issue(int64(p.config.Batch), p.limit)
+func (g *generator) add(c *call, now time.Time) bool {
+	first, count := g.ledger.issue(int64(g.config.Batch), g.limit)
 	if count == 0 {
 		return false
 	}
 	b := block{first: first, count: count}
-	p.fill(c, opAdd, b)
+	g.fill(c, opAdd, b)
 	nowMs := now.UnixMilli()
 	for _, number := range c.numbers {
-		due := p.instant
+		due := g.instant
 		if due == 0 {
-			due = nowMs + p.delay.draw(p.rng).Milliseconds()
+			due = nowMs + g.delay.draw(g.rng).Milliseconds()
 		}
-		p.ledger.setDue(number, due)
-		if p.receivers != nil && p.receivers.inVain(number) {
-			p.ledger.add(number, markExcused) // it may end without having arrived
+		g.ledger.setDue(number, due)
+		if g.receivers != nil && g.receivers.cannotSucceed(number) {
+			g.ledger.add(number, markExcused) // it may end without having arrived
 		}
 	}
-	p.remember(b)
+	g.remember(b)
 	return true
 }
 
-func (p *generator) remember(b block) {
-	switch p.config.Mode {
+func (g *generator) remember(b block) {
+	switch g.config.Mode {
 	case ModeChurn:
-		if p.rng.Float64() < p.config.CancelShare {
-			p.recent = append(p.recent, b)
+		if g.rng.Float64() < g.config.CancelShare {
+			g.recent = append(g.recent, b)
 		}
 	case ModeMixed:
-		if len(p.recent) == recentBlocks {
-			p.recent = append(p.recent[:0], p.recent[1:]...)
+		if len(g.recent) == recentBlocks {
+			g.recent = append(g.recent[:0], g.recent[1:]...)
 		}
-		p.recent = append(p.recent, b)
+		g.recent = append(g.recent, b)
 	}
 }

@@ -51,7 +51,7 @@ const (
 
 	slowAnswer  = 200 * time.Millisecond
 	callTimeout = 500 * time.Millisecond // of calls that are in vain
-	hangFor     = 4 * callTimeout        // the call has been given up by then
+	hangTime    = 4 * callTimeout        // the call has been given up by then
 
 	refusingPort = 1
 )
@@ -65,44 +65,44 @@ type receivers struct {
 }
 
 // doing is what the receiver of a timer does.
-func (v *receivers) doing(number int64) string {
-	if v.do != doHalf {
-		return v.do
+func (r *receivers) doing(number int64) string {
+	if r.do != doHalf {
+		return r.do
 	}
-	receiver := number % v.count
+	receiver := number % r.count
 	if receiver%2 == 0 {
 		return doAnswer
 	}
 	return []string{doRefuse, doHang, doSlow}[receiver/2%3]
 }
 
-// inVain reports whether no call of a timer can succeed.
-func (v *receivers) inVain(number int64) bool {
-	doing := v.doing(number)
+// cannotSucceed reports whether no call of a timer can succeed.
+func (r *receivers) cannotSucceed(number int64) bool {
+	doing := r.doing(number)
 	return doing == doRefuse || doing == doHang
 }
 
 // appendCallback appends the fields of an add that name its receiver.
-func (v *receivers) appendCallback(to []byte, number int64) []byte {
-	port := v.port
-	if v.doing(number) == doRefuse {
+func (r *receivers) appendCallback(to []byte, number int64) []byte {
+	port := r.port
+	if r.doing(number) == doRefuse {
 		port = refusingPort
 	}
-	receiver := number % v.count
+	receiver := number % r.count
 	to = fmt.Appendf(to, `,"callback":{"url":"http://127.%d.%d.%d:%d/"`, 16+receiver>>16, receiver>>8&255, receiver&255, port)
-	if v.inVain(number) {
+	if r.cannotSucceed(number) {
 		return fmt.Appendf(to, `,"timeout":%q},"retry":{"max_attempts":1}`, callTimeout)
 	}
 	return append(to, '}')
 }
 
-// behave waits as long with the answer to a delivery as its receiver does.
-func (v *receivers) behave(number int64) {
-	switch v.doing(number) {
+// delayAnswer waits as long with the answer to a delivery as its receiver does.
+func (r *receivers) delayAnswer(number int64) {
+	switch r.doing(number) {
 	case doSlow:
 		pause(context.Background(), slowAnswer)
 	case doHang:
-		pause(context.Background(), hangFor)
+		pause(context.Background(), hangTime)
 	}
 }
 
@@ -121,7 +121,7 @@ func (r *run) manyReceivers(listener net.Listener, one sink.Handler) (sink.Handl
 	return func(d *sink.Delivery) int {
 		if !r.other.receive(d) {
 			one(d)
-			r.receivers.behave(max(r.names.parseID(d.Timer), 0))
+			r.receivers.delayAnswer(max(r.names.parseID(d.Timer), 0))
 		}
 		return 200
 	}, nil
@@ -206,15 +206,15 @@ func (c Config) checkReceivers(check func(ok bool, format string, args ...any)) 
 }
 
 // writeTo prints the findings below the table.
-func (v *Receivers) writeTo(w io.Writer) {
-	fmt.Fprintf(w, "  %d receivers (%s): nothing was due any more after %.2fs", v.Receivers, v.Do, v.DrainedSeconds)
-	if v.Undrained > 0 {
-		fmt.Fprintf(w, " but for %d timers", v.Undrained)
+func (r *Receivers) writeTo(w io.Writer) {
+	fmt.Fprintf(w, "  %d receivers (%s): nothing was due any more after %.2fs", r.Receivers, r.Do, r.DrainedSeconds)
+	if r.Undrained > 0 {
+		fmt.Fprintf(w, " but for %d timers", r.Undrained)
 	}
 	fmt.Fprintf(w, "\n  another topic, %d timers a second, before and during:\n", otherRate)
-	writeRow(w, "before", v.OtherBefore)
-	writeRow(w, "during", v.OtherDuring)
-	if v.OtherLost+v.OtherErrors > 0 {
-		fmt.Fprintf(w, "  ! of these %d did not arrive; %d requests that add some failed\n", v.OtherLost, v.OtherErrors)
+	writeRow(w, "before", r.OtherBefore)
+	writeRow(w, "during", r.OtherDuring)
+	if r.OtherLost+r.OtherErrors > 0 {
+		fmt.Fprintf(w, "  ! of these %d did not arrive; %d requests that add some failed\n", r.OtherLost, r.OtherErrors)
 	}
 }

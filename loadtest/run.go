@@ -125,7 +125,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	if config.Mode == ModeFire { // the part that fire measures continues after the load
 		r.cpu = useBetween(before, sampleCPU())
 	}
-	r.settle(ctx)
+	r.cancelPending(ctx)
 	cut := ctx.Err() != nil
 
 	stopReceiving()
@@ -314,8 +314,8 @@ func (r *run) drainUnseen(ctx context.Context) {
 	}
 }
 
-// settle cancels the timers that were not waited for and thereby checks that they are there.
-func (r *run) settle(ctx context.Context) {
+// cancelPending cancels the timers that were not waited for and thereby checks that they are there.
+func (r *run) cancelPending(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}

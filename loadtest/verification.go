@@ -36,25 +36,25 @@ const (
 )
 
 // next gathers the next timers of one topic.
-func (s *verification) next(c *call, _ time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (v *verification) next(c *call, _ time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	c.op, c.numbers = opCancel, c.numbers[:0]
-	if s.vain.Load() >= settleVain {
+	if v.vain.Load() >= settleVain {
 		return false
 	}
-	if s.repeat(c); len(c.numbers) > 0 {
+	if v.repeat(c); len(c.numbers) > 0 {
 		return true
 	}
-	issued := s.ledger.issued.Load()
-	for ; s.topic < s.names.topics; s.topic, s.number = s.topic+1, 0 {
-		for ; s.number < issued && len(c.numbers) < settleBatch; s.number++ {
-			if t := s.names.topicOf(s.number); t != s.topic {
-				s.number = s.nextOf(s.number) - 1
+	issued := v.ledger.issued.Load()
+	for ; v.topic < v.names.topics; v.topic, v.number = v.topic+1, 0 {
+		for ; v.number < issued && len(c.numbers) < settleBatch; v.number++ {
+			if t := v.names.topicOf(v.number); t != v.topic {
+				v.number = v.nextOf(v.number) - 1
 				continue
 			}
-			if s.open(s.number) {
-				c.numbers = append(c.numbers, s.number)
+			if v.open(v.number) {
+				c.numbers = append(c.numbers, v.number)
 			}
 		}
 		if len(c.numbers) > 0 {
@@ -65,27 +65,27 @@ func (s *verification) next(c *call, _ time.Time) bool {
 }
 
 // repeat gathers timers of one topic that were asked about in vain.
-func (s *verification) repeat(c *call) {
-	if len(s.again) == 0 || s.repeats == settleRepeats {
+func (v *verification) repeat(c *call) {
+	if len(v.again) == 0 || v.repeats == settleRepeats {
 		return
 	}
-	s.repeats++
-	for len(s.again) > 0 && len(c.numbers) < settleBatch {
-		last := s.again[len(s.again)-1]
-		if len(c.numbers) > 0 && s.names.topicOf(last) != s.names.topicOf(c.numbers[0]) {
+	v.repeats++
+	for len(v.again) > 0 && len(c.numbers) < settleBatch {
+		last := v.again[len(v.again)-1]
+		if len(c.numbers) > 0 && v.names.topicOf(last) != v.names.topicOf(c.numbers[0]) {
 			return
 		}
 		c.numbers = append(c.numbers, last)
-		s.again = s.again[:len(s.again)-1]
+		v.again = v.again[:len(v.again)-1]
 	}
 }
 
 // nextOf is the first number after this one that belongs to the topic: topics
 // take turns, a block of one batch each.
-func (s *verification) nextOf(number int64) int64 {
-	n := s.names
+func (v *verification) nextOf(number int64) int64 {
+	n := v.names
 	round := n.batch * n.topics
-	at := number/round*round + s.topic*n.batch
+	at := number/round*round + v.topic*n.batch
 	if at <= number {
 		at += round
 	}
@@ -93,62 +93,62 @@ func (s *verification) nextOf(number int64) int64 {
 }
 
 // open reports whether the server must still be asked about the timer.
-func (s *verification) open(number int64) bool {
-	m := s.ledger.marks(number)
+func (v *verification) open(number int64) bool {
+	m := v.ledger.marks(number)
 	if m.has(markRefused | markDelivered | markPrevented | markExcused | markVanished) {
 		return false
 	}
-	return m.has(markAcked|markUnknown) && s.ledger.lastDueMs(number, m) > s.afterMs
+	return m.has(markAcked|markUnknown) && v.ledger.lastDueMs(number, m) > v.afterMs
 }
 
 // record enters the answer about one timer. No answer settles nothing: the timer
 // is asked about again, and stays pending if that is in vain, too.
-func (s *verification) record(t *tally, number int64, r result) bool {
+func (v *verification) record(t *tally, number int64, r result) bool {
 	switch {
 	case r.status == 200 && string(r.outcome) == "prevented":
 		t.prevented.Add(1)
-		if s.unseen && s.ledger.lastDueMs(number, s.ledger.marks(number)) <= s.overdueMs {
+		if v.unseen && v.ledger.lastDueMs(number, v.ledger.marks(number)) <= v.overdueMs {
 			t.overdue.Add(1)
 		}
-		s.ledger.add(number, markPrevented)
-	case r.status == 202 && s.unseen:
-		return s.postpone(number) // how its call ends shows a little later
+		v.ledger.add(number, markPrevented)
+	case r.status == 202 && v.unseen:
+		return v.postpone(number) // how its call ends shows a little later
 	case r.status == 202:
-		s.ledger.add(number, markExcused)
+		v.ledger.add(number, markExcused)
 	case r.status == 410 && string(r.outcome) == "dead":
 		t.dead.Add(1)
-		s.ledger.add(number, markExcused)
-	case r.status == 410 && s.unseen:
+		v.ledger.add(number, markExcused)
+	case r.status == 410 && v.unseen:
 		t.fired.Add(1)
-		s.ledger.add(number, markExcused)
-	case r.status == 404 && s.ledger.marks(number).has(markUncertain):
-		s.ledger.add(number, markExcused) // its add has not taken effect
+		v.ledger.add(number, markExcused)
+	case r.status == 404 && v.ledger.marks(number).has(markUncertain):
+		v.ledger.add(number, markExcused) // its add has not taken effect
 	case r.status == 404 || r.status == 410:
 		// Gone: forgotten, or reported as fired without having arrived here.
-		return t.recordMissing(s.ledger, number)
+		return t.recordMissing(v.ledger, number)
 	default:
-		return s.postpone(number)
+		return v.postpone(number)
 	}
 	return true
 }
 
 // postpone has a timer asked about again, if there is room for it. It returns false: nothing is
 // settled.
-func (s *verification) postpone(number int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.repeats < settleRepeats && len(s.again) < settleRepeats*settleBatch {
-		s.again = append(s.again, number)
+func (v *verification) postpone(number int64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.repeats < settleRepeats && len(v.again) < settleRepeats*settleBatch {
+		v.again = append(v.again, number)
 	}
 	return false
 }
 
 // ended notes whether a call has settled anything.
-func (s *verification) ended(inVain bool) {
-	if inVain {
-		s.vain.Add(1)
+func (v *verification) ended(cannotSucceed bool) {
+	if cannotSucceed {
+		v.vain.Add(1)
 	} else {
-		s.vain.Store(0)
+		v.vain.Store(0)
 	}
 }
 

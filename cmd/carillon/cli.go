@@ -329,7 +329,7 @@ func tryValue(flag *kong.Flag, value string) error {
 }
 
 // BeforeResolve reads the configuration file, once the flags and the environment are known.
-func (c *serveCmd) BeforeResolve(ctx *kong.Context) error {
+func (s *serveCmd) BeforeResolve(ctx *kong.Context) error {
 	path := ""
 	for _, flag := range ctx.Flags() {
 		if flag.Name == "config" {

@@ -12,18 +12,18 @@ import (
 // nothing, so it may run often and the heap need not double between two runs. A small heap gets
 // more room, or it would be collected all the time.
 const (
-	gcHeadroom   = 32 << 20 // bytes between two collections, at least
-	gcPercentMin = 10       // … and this share of the live heap
-	gcPercentMax = 400
-	gcEach       = 100 * time.Millisecond // a log is replayed at hundreds of megabytes a second
-	gcQuietEach  = time.Second            // in the quiet: each look wakes an idle node
+	gcHeadroom      = 32 << 20 // bytes between two collections, at least
+	gcPercentMin    = 10       // … and this share of the live heap
+	gcPercentMax    = 400
+	gcInterval      = 100 * time.Millisecond // a log is replayed at hundreds of megabytes a second
+	gcQuietInterval = time.Second            // in the quiet: each look wakes an idle node
 )
 
 // The memory of a burst goes back to the system once the burst is over; while there is work it
 // would only be taken again.
 const (
-	quietBytes      = 256 << 10        // allocated in gcEach, at most, that count as quiet
-	quietFor        = 2 * time.Second  // … without a break
+	quietBytes      = 256 << 10        // allocated in gcInterval, at most, that count as quiet
+	quietTime       = 2 * time.Second  // … without a break
 	releaseAbove    = 8 << 20          // bytes held for nothing that are worth a collection
 	collectInterval = 20 * time.Second // looks for garbage since then, as long as it is quiet
 )
@@ -32,7 +32,7 @@ const (
 // there for some seconds.
 const (
 	idleHeapLimit = 64 << 20 // and a quarter of the live heap
-	heldFor       = 15 * time.Second
+	holdTime      = 15 * time.Second
 )
 
 // paceGC keeps the collector's pace and the memory that is held fitting to the live heap until the
@@ -42,7 +42,7 @@ func paceGC(ctx context.Context) {
 		return
 	}
 	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
-	each := gcEach
+	each := gcInterval
 	tick := time.NewTicker(each)
 	defer tick.Stop()
 	var calm calm
@@ -95,22 +95,22 @@ func (c *calm) release(after time.Duration, allocated, held, live uint64) bool {
 	if c.much += after; held <= idleHeapLimit+live/4 {
 		c.much = 0
 	}
-	if c.much >= heldFor {
+	if c.much >= holdTime {
 		c.much = 0
 		return true
 	}
 	before := c.quiet
-	if c.quiet += after; allocated-c.allocated > quietBytes*uint64(after/gcEach) {
+	if c.quiet += after; allocated-c.allocated > quietBytes*uint64(after/gcInterval) {
 		c.quiet = 0
 	}
 	c.allocated = allocated
-	return before < quietFor && c.quiet >= quietFor && held > releaseAbove || c.quiet/collectInterval > before/collectInterval
+	return before < quietTime && c.quiet >= quietTime && held > releaseAbove || c.quiet/collectInterval > before/collectInterval
 }
 
 // lookIn is the time until the next look.
 func (c *calm) lookIn() time.Duration {
-	if c.quiet > quietFor {
-		return gcQuietEach
+	if c.quiet > quietTime {
+		return gcQuietInterval
 	}
-	return gcEach
+	return gcInterval
 }

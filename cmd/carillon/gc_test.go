@@ -35,7 +35,7 @@ func TestReleaseAfterABurst(t *testing.T) {
 	ticks := func(n int, bytes, free uint64) (released int) {
 		for range n {
 			allocated += bytes
-			if c.release(gcEach, allocated, free, 100<<20) {
+			if c.release(gcInterval, allocated, free, 100<<20) {
 				released++
 			}
 		}
@@ -46,8 +46,8 @@ func TestReleaseAfterABurst(t *testing.T) {
 		bytes, free uint64
 		want        int
 	}{
-		{100, 4 << 20, 32 << 20, 0},                   // the burst
-		{int(quietFor/gcEach) - 1, 1000, 32 << 20, 0}, // not over for long
+		{100, 4 << 20, 32 << 20, 0},                        // the burst
+		{int(quietTime/gcInterval) - 1, 1000, 32 << 20, 0}, // not over for long
 		{1, 1000, 32 << 20, 1},
 		{100, 1000, 32 << 20, 0}, // once
 		{1, 4 << 20, 32 << 20, 0},
@@ -66,7 +66,7 @@ func TestReleaseAfterABurst(t *testing.T) {
 func TestReleaseOfWhatDiedInTheQuiet(t *testing.T) {
 	const held, live = 1 << 20, 300 << 20 // as the last collection found it
 	var c calm
-	c.release(gcEach, 64<<20, held, live)
+	c.release(gcInterval, 64<<20, held, live)
 	released := 0
 	looks := 0
 	for left := 30 * time.Second; left > 0; looks++ {
@@ -79,7 +79,7 @@ func TestReleaseOfWhatDiedInTheQuiet(t *testing.T) {
 	if looks > 60 {
 		t.Errorf("%d looks in half a minute of quiet", looks)
 	}
-	if c.release(gcQuietEach, 128<<20, held, live); c.lookIn() != gcEach {
+	if c.release(gcQuietInterval, 128<<20, held, live); c.lookIn() != gcInterval {
 		t.Error("no closer look once it is not quiet")
 	}
 	if released != 1 {
@@ -95,19 +95,19 @@ func TestReleaseUnderLoad(t *testing.T) {
 	released := func(ticks int, held uint64) (n int) {
 		for range ticks {
 			allocated += 4 << 20
-			if c.release(gcEach, allocated, held, 400<<20) {
+			if c.release(gcInterval, allocated, held, 400<<20) {
 				n++
 			}
 		}
 		return n
 	}
-	if n := released(10*int(heldFor/gcEach), 160<<20); n != 0 {
+	if n := released(10*int(holdTime/gcInterval), 160<<20); n != 0 {
 		t.Errorf("room for a heap of that size was released %d times", n)
 	}
-	if n := released(int(heldFor/gcEach)-1, 800<<20); n != 0 {
+	if n := released(int(holdTime/gcInterval)-1, 800<<20); n != 0 {
 		t.Error("released at once")
 	}
-	if n := released(1+3*int(heldFor/gcEach), 800<<20); n != 4 {
+	if n := released(1+3*int(holdTime/gcInterval), 800<<20); n != 4 {
 		t.Errorf("released %d times, want 4", n)
 	}
 }

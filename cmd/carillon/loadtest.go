@@ -28,8 +28,8 @@ func newLoadtest() (c loadtestCmd) {
 }
 
 // Run fails when the node broke a promise, with any figures.
-func (c *loadtestMode) Run(term *terminal.Terminal) error {
-	config := c.Config
+func (m *loadtestMode) Run(term *terminal.Terminal) error {
+	config := m.Config
 	if err := config.CheckFlags(); err != nil {
 		return terminal.Usagef("%v", err)
 	}

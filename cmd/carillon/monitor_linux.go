@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// napFor is how long the goroutine of keepMonitorAwake waits at a time. Where preemption by
+	// napTime is how long the goroutine of keepMonitorAwake waits at a time. Where preemption by
 	// signals is off, a collection may have to wait as long for it.
-	napFor = 10 * time.Millisecond
+	napTime = 10 * time.Millisecond
 
-	// lookEach is how long it runs, or pauses, before it looks again whether it is worth it.
-	lookEach = time.Second
+	// lookInterval is how long it runs, or pauses, before it looks again whether it is worth it.
+	lookInterval = time.Second
 	// The monitor costs less than this goroutine, which makes 200 changes of threads a second, in a
 	// process that makes fewer than busyFrom by itself. An idle node makes 320, one of three 890;
 	// with this goroutine 480 and 650.
@@ -42,11 +42,11 @@ func keepMonitorAwake(ctx context.Context) (stop func()) {
 		for busy := true; ctx.Err() == nil; {
 			began, changes := time.Now(), threadChanges()
 			if busy {
-				for ctx.Err() == nil && time.Since(began) < lookEach {
-					nap(napFor)
+				for ctx.Err() == nil && time.Since(began) < lookInterval {
+					nap(napTime)
 				}
 			} else {
-				pause.Reset(lookEach)
+				pause.Reset(lookInterval)
 				select {
 				case <-pause.C:
 				case <-ctx.Done():

@@ -47,7 +47,7 @@ func TestMonitorIdleChild(t *testing.T) {
 		t.SkipNow()
 	}
 	defer keepMonitorAwake(t.Context())()
-	looks := time.NewTicker(lookEach)
+	looks := time.NewTicker(lookInterval)
 	defer looks.Stop()
 	<-looks.C
 	<-looks.C // by now keepMonitorAwake has looked

@@ -35,17 +35,17 @@ func (r *restoreCmd) Run(term *terminal.Terminal) error {
 		time.UnixMilli(out.Backup.TimeMs).Format(time.RFC3339), r.Data, out.ClusterID)
 	fmt.Fprintf(term.Out, "topics %d, timers scheduled %d, in flight %d, dead %d, finished %d\n", out.Topics, out.Scheduled, out.Leased, out.Dead, out.Finished)
 	if out.Late > 0 {
-		fmt.Fprintf(term.Out, "overdue %d: %s\n", out.Late, r.became(out))
+		fmt.Fprintf(term.Out, "overdue %d: %s\n", out.Late, r.overdueText(out))
 	}
 	fmt.Fprintf(term.Out, "start it: carillon serve --data %s\n", r.Data)
 	return nil
 }
 
-// became describes how overdue timers were treated.
-func (r *restoreCmd) became(out *node.Restored) string {
+// overdueText describes how overdue timers were treated.
+func (r *restoreCmd) overdueText(out *node.Restored) string {
 	switch r.Fired {
 	case "fire":
-		return "they fire when the node starts, those again that the lost cluster has fired"
+		return "they fire when the node starts; those that the lost cluster has fired are fired again"
 	case "drop":
 		return fmt.Sprintf("%d were cancelled; %d, of which an attempt was made, are dead letters", out.Cancelled, out.GivenUp)
 	}

@@ -31,7 +31,7 @@ func (c *tokenCmd) Validate() error {
 		return terminal.Usagef("--ed25519: goes with --webhook")
 	}
 	if len(c.Scopes) == 0 {
-		return terminal.Usagef("--scopes: say what the token may do, any of %s", strings.Join(web.Scopes, ", "))
+		return terminal.Usagef("--scopes: needs what the token may do, any of %s", strings.Join(web.Scopes, ", "))
 	}
 	return nil
 }

@@ -21,12 +21,12 @@ type timerSelection struct {
 	DueFrom  string   `json:"due_from,omitempty" placeholder:"TIME" help:"Due at this time or later."`
 	DueTo    string   `json:"due_to,omitempty" placeholder:"TIME" help:"Due before this time."`
 	Label    []string `json:"label,omitempty" placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
-	IDPrefix string   `json:"id_prefix,omitempty" name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
+	IDPrefix string   `json:"id_prefix,omitempty" name:"id-prefix" placeholder:"PREFIX" help:"With an id that begins with this."`
 }
 
 // dryRunFlag has a change of many counted, and not made.
 type dryRunFlag struct {
-	DryRun bool `help:"Change nothing; say how many it would be, and which first."`
+	DryRun bool `help:"Change nothing; print how many timers would change, and the first of them."`
 }
 
 // query asks for a count alone.

@@ -84,14 +84,14 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 	fmt.Fprintln(out)
 	t := newTable(out, "NODE", "STATE", "LEADS", "REPLICAS", "HEARD", "CLOCK", "HTTP", "VERSION")
 	for _, n := range a.Nodes {
-		t.row(n.Name, string(n.State), leadsOf(&n), strconv.Itoa(n.Replicas), heard(&n), clockOffset(&n), n.HTTP, n.Version)
+		t.row(n.Name, string(n.State), leadsOf(&n), strconv.Itoa(n.Replicas), lastHeard(&n), clockOffset(&n), n.HTTP, n.Version)
 	}
 	if err := t.w.Flush(); err != nil {
 		return err
 	}
 	for _, n := range a.Nodes {
 		if n.State == client.NodeSuspect {
-			fmt.Fprintf(out, "\n%s is suspect: it was last heard %s, and this is as of then\n", printable(n.Name), heard(&n))
+			fmt.Fprintf(out, "\n%s is suspect: it was last heard %s, and this is as of then\n", printable(n.Name), lastHeard(&n))
 		}
 		if n.Unfit != "" {
 			fmt.Fprintf(out, "\n%s should not lead: %s\n", printable(n.Name), printable(n.Unfit))
@@ -108,9 +108,9 @@ func leadsOf(n *client.Node) string {
 	return strconv.Itoa(n.Leads)
 }
 
-// heard is how long ago the asked node has heard another one: one that has just died is alive
+// lastHeard is how long ago the asked node has heard another one: one that has just died is alive
 // still. It hears itself.
-func heard(n *client.Node) string {
+func lastHeard(n *client.Node) string {
 	if n.SilentMs == 0 && n.State != client.NodeSuspect && n.State != client.NodeDown {
 		return "-"
 	}

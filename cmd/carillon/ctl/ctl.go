@@ -37,7 +37,7 @@ type Command struct {
 
 	List   listCmd   `cmd:"" help:"List the timers of a topic, or of all topics."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
-	Apply  applyCmd  `cmd:"" help:"Make topics as a file says, after a plan."`
+	Apply  applyCmd  `cmd:"" help:"Make and change topics to be those of a file, after a plan."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
 
 	Worker workerCommands `embed:""`
@@ -53,13 +53,13 @@ type Command struct {
 
 	Cluster clusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   shardCmd   `cmd:"" help:"Show a shard."`
-	Drain   drainCmd   `cmd:"" help:"Have everything moved off a node."`
-	Resume  resumeCmd  `cmd:"" help:"Take a node's drain back."`
-	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong, or would be without a node."`
+	Drain   drainCmd   `cmd:"" help:"Move all shards off a node."`
+	Resume  resumeCmd  `cmd:"" help:"End a node's drain: it takes shards again."`
+	Doctor  doctorCmd  `cmd:"" help:"Find what is wrong, or would be wrong without a node."`
 
 	RollingRestart rollingRestartCmd `cmd:"" help:"Restart the nodes one by one, each when all is well."`
 
-	Upgrade upgradeCmd `cmd:"" help:"How far an upgrade is, and its end."`
+	Upgrade upgradeCmd `cmd:"" help:"Show how far an upgrade is, or end it."`
 
 	Remove removeCmd `cmd:"" help:"Take a node out for good, once it is drained or down."`
 
@@ -69,7 +69,7 @@ type Command struct {
 // settingCommands change what holds for a whole cluster.
 type settingCommands struct {
 	Replicas replicasCmd `cmd:"" help:"Change how many copies of each timer the cluster keeps."`
-	Shards   shardsCmd   `cmd:"" help:"Let the number of shards grow while they serve."`
+	Shards   shardsCmd   `cmd:"" help:"Increase the number of shards while they serve."`
 	Clock    clockCmd    `cmd:"" help:"Show or move the clock of a node for tests."`
 }
 

@@ -108,7 +108,7 @@ func (f *findings) nodes(c *client.Cluster) {
 		case client.NodeDown:
 			f.down(c, n.Name)
 		case client.NodeSuspect:
-			f.add(seeTo, n.Name, "is suspect: it was last heard %s", heard(n))
+			f.add(seeTo, n.Name, "is suspect: it was last heard %s", lastHeard(n))
 		case client.NodeDraining, client.NodeDrained:
 			f.add(seeTo, n.Name, "is %s; carillon ctl resume %s takes that back", n.State, n.Name)
 		default:

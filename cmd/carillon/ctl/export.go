@@ -112,7 +112,7 @@ type shownTimer struct {
 	CancelRequested bool            `json:"cancel_requested"`
 }
 
-func (x *exporter) timers(page []json.RawMessage) error {
+func (e *exporter) timers(page []json.RawMessage) error {
 	for _, raw := range page {
 		var t shownTimer
 		if err := readAnswer(raw, &t); err != nil {
@@ -121,29 +121,29 @@ func (x *exporter) timers(page []json.RawMessage) error {
 		if t.CancelRequested {
 			continue // it ends with the attempt that is under way
 		}
-		x.count++
+		e.count++
 		if t.State == client.Leased {
-			x.leased++
+			e.leased++
 		}
 		switch {
 		case t.Successor && t.Collected > 0:
-			x.first++
+			e.first++
 		case t.Successor:
-			x.successors++
+			e.successors++
 		}
 		if t.Collected > 0 {
-			x.collected++
+			e.collected++
 		}
-		if !x.perKey {
+		if !e.perKey {
 			t.Weight = 0 // an add with one would be refused
 		}
 		if hidesHeader(t.Callback) {
-			x.hidden++
+			e.hidden++
 		}
 		if endsByCount(t.Repeat) {
-			x.counted++
+			e.counted++
 		}
-		if _, err := x.out.Write(append(t.add(), '\n')); err != nil {
+		if _, err := e.out.Write(append(t.add(), '\n')); err != nil {
 			return fmt.Errorf("write the export: %w", err)
 		}
 	}
@@ -216,21 +216,21 @@ func endsByCount(repeat json.RawMessage) bool {
 	return len(repeat) > 0 && json.Unmarshal(repeat, &r) == nil && r.Count > 0
 }
 
-func (x *exporter) report(w io.Writer, topic string) {
-	fmt.Fprintf(w, "carillon: exported %s of %s\n", terminal.Many(int64(x.count), "timer", "timers"), topic)
+func (e *exporter) report(w io.Writer, topic string) {
+	fmt.Fprintf(w, "carillon: exported %s of %s\n", terminal.Many(int64(e.count), "timer", "timers"), topic)
 	var lacks []string
 	note := func(is bool, format string, args ...any) {
 		if is {
 			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
-	note(x.policySecrets, "the topic's secrets or credentials, which no node shows: import asks for --without-secrets unless the topic is there")
-	note(x.hidden > 0, "credentials in the headers of %d timers, which no node shows: import asks for --without-secrets", x.hidden)
-	note(x.counted > 0, "how often %d series with a count have come so far: import asks for --restart-counts", x.counted)
-	note(x.leased > 0, "how the attempts end that were under way for %d timers: they would be made again", x.leased)
-	note(x.successors > 0, "what waits behind a running attempt of %d timers", x.successors)
-	note(x.collected > 0, "what makes the arrays of %d timers that collect grow: they come as plain payloads", x.collected)
-	note(x.first > 0, "another id for what waits behind the arrays of %d ids: import refuses it", x.first)
+	note(e.policySecrets, "the topic's secrets or credentials, which no node shows: import asks for --without-secrets unless the topic is there")
+	note(e.hidden > 0, "credentials in the headers of %d timers, which no node shows: import asks for --without-secrets", e.hidden)
+	note(e.counted > 0, "how often %d series with a count have come so far: import asks for --restart-counts", e.counted)
+	note(e.leased > 0, "how the attempts end that were under way for %d timers: they would be made again", e.leased)
+	note(e.successors > 0, "what waits behind a running attempt of %d timers", e.successors)
+	note(e.collected > 0, "what makes the arrays of %d timers that collect grow: they come as plain payloads", e.collected)
+	note(e.first > 0, "another id for what waits behind the arrays of %d ids: import refuses it", e.first)
 	if len(lacks) > 0 {
 		fmt.Fprintf(w, "carillon: the file is without %s\n", strings.Join(lacks, "; "))
 	}

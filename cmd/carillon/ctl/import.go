@@ -16,7 +16,7 @@ import (
 
 type importCmd struct {
 	File           string `arg:"" help:"What export wrote; - for stdin."`
-	WithoutSecrets bool   `help:"Import what lacks credentials that export could not have; those headers are left out."`
+	WithoutSecrets bool   `help:"Import timers whose credentials are not in the file, as export does not get them; their headers are left out."`
 	RestartCounts  bool   `help:"Import series with a count; they count from 1 again."`
 	DryRun         bool   `help:"Read and check the file, and change nothing."`
 }
@@ -134,7 +134,7 @@ func readExport(r io.Reader, to importer) error {
 			open, timers, topics = true, 0, topics+1
 			err = to.topic(l.Export)
 		case !open:
-			return fault(errors.New(`the first line must say {"export":…}: this is not what export wrote`))
+			return fault(errors.New(`the first line must be {"export":…}: this is not what export wrote`))
 		case l.End != nil && l.End.Timers != timers:
 			return fault(fmt.Errorf("there are %d timers, and should be %d: the file is damaged", timers, l.End.Timers))
 		case l.End != nil:

@@ -21,7 +21,7 @@ type listCmd struct {
 	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
 	DueTo    string   `placeholder:"TIME" help:"Due before this time."`
 	Label    []string `placeholder:"LABEL" help:"With this label; repeat for: with all of these."`
-	IDPrefix string   `name:"id-prefix" placeholder:"PREFIX" help:"With an id that starts so."`
+	IDPrefix string   `name:"id-prefix" placeholder:"PREFIX" help:"With an id that begins with this."`
 	Limit    int      `default:"100" help:"Limit; 0 is all (${default})."`
 }
 

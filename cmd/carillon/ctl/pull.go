@@ -13,16 +13,16 @@ import (
 // workerCommands are those of a worker that takes timers from a pull topic.
 type workerCommands struct {
 	Pull   pullCmd   `cmd:"" help:"Fetch timers that are ready, from a pull topic."`
-	Ack    ackCmd    `cmd:"" help:"Say that pulled timers are done."`
-	Nack   nackCmd   `cmd:"" help:"Say that pulled timers failed."`
-	Extend extendCmd `cmd:"" help:"Hold pulled timers longer."`
+	Ack    ackCmd    `cmd:"" help:"Report pulled timers as done."`
+	Nack   nackCmd   `cmd:"" help:"Report pulled timers as failed."`
+	Extend extendCmd `cmd:"" help:"Extend the leases of pulled timers."`
 }
 
 type pullCmd struct {
-	Topic string        `arg:"" help:"Topic; its policy must say delivery: pull."`
+	Topic string        `arg:"" help:"Topic; its policy must have delivery: pull."`
 	Max   int           `default:"1" help:"Limit of timers, 1–1000 (${default})."`
 	Wait  time.Duration `default:"0s" help:"How long to wait for one, up to 60s (${default})."`
-	Lease string        `placeholder:"30s" help:"How long they are yours; else as the topic says."`
+	Lease string        `placeholder:"30s" help:"Length of the leases; else the topic's."`
 }
 
 func (p *pullCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -84,7 +84,7 @@ func (n *nackCmd) Run(ctl *Command, term *terminal.Terminal) error {
 
 type extendCmd struct {
 	Receipts []string `arg:"" name:"receipt" help:"Receipts of the leases to hold longer."`
-	Lease    string   `placeholder:"30s" help:"From now on; else as the topic says."`
+	Lease    string   `placeholder:"30s" help:"Length of the leases from now; else the topic's."`
 }
 
 func (e *extendCmd) Run(ctl *Command, term *terminal.Terminal) error {

@@ -10,7 +10,7 @@ type repeatFields struct {
 	Zone    string `json:"zone,omitempty" placeholder:"Europe/Berlin" help:"Whose clocks, with --cron or --at-local."`
 	Every   string `json:"every,omitempty" xor:"repeat" placeholder:"1h" help:"Repeat each 1h, from the time or 1h from now."`
 	Until   string `json:"until,omitempty" placeholder:"TIME" help:"Of a series: no occurrence is due later."`
-	Count   *int   `json:"count,omitempty" placeholder:"N" help:"Of a series: so many occurrences in all."`
+	Count   *int   `json:"count,omitempty" placeholder:"N" help:"Of a series: how many occurrences in all."`
 	CatchUp string `json:"catch_up,omitempty" placeholder:"one|skip|all" help:"Of a series: what to make up for."`
 	Overlap bool   `json:"overlap,omitempty" help:"Of a series: do not wait for the last one's end."`
 }

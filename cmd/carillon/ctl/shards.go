@@ -14,7 +14,7 @@ import (
 type shardsCmd struct {
 	Number int  `arg:"" type:"count" help:"The new number: the present one times 2, 4, 8, …; at most 4096. There is no way back to fewer."`
 	Wait   bool `help:"Wait until it is done, also while nodes start again; shows how far it is."`
-	DryRun bool `help:"Change nothing; say about what it needs."`
+	DryRun bool `help:"Change nothing; print the bytes, memory and moves that it needs, roughly."`
 }
 
 func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -28,7 +28,7 @@ func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		}))
 	}
 	body, err := ctl.do(r)
-	if err != nil && !s.goesOn(err) {
+	if err != nil && !s.mayBeUnderWay(err) {
 		return err
 	}
 	if s.Wait {
@@ -45,15 +45,15 @@ func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return err
 }
 
-// goesOn reports whether a refusal may be that of a growth to this very number, so that there is
-// something to wait for.
-func (s *shardsCmd) goesOn(err error) bool {
+// mayBeUnderWay reports whether a refusal may be that of a growth to this very number, so that
+// there is something to wait for.
+func (s *shardsCmd) mayBeUnderWay(err error) bool {
 	return s.Wait && (errors.Is(err, client.ErrBusy) || errors.Is(err, client.ErrBadShards))
 }
 
 const (
-	noAnswerFor = time.Minute     // how long no node may answer while the command waits
-	noGrowthFor = 3 * time.Second // how long a node may not have heard of a growth that began before
+	noAnswerLimit = time.Minute     // how long no node may answer while the command waits
+	noGrowthLimit = 3 * time.Second // how long a node may not have heard of a growth that began before
 )
 
 // await waits for the end of the growth. refused is why the request was refused; nil: it was not. A
@@ -68,8 +68,8 @@ func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) 
 			err = errors.New("the node has no cluster yet")
 		}
 		if err != nil {
-			if time.Since(heard) > noAnswerFor {
-				return fmt.Errorf("%w; the growth goes on by itself once the nodes are back", err)
+			if time.Since(heard) > noAnswerLimit {
+				return fmt.Errorf("%w; the growth continues by itself once the nodes are back", err)
 			}
 			continue
 		}
@@ -78,7 +78,7 @@ func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) 
 		if err != nil || progress == "" {
 			return err
 		}
-		if refused != nil && a.Resharding == nil && time.Since(began) > noGrowthFor {
+		if refused != nil && a.Resharding == nil && time.Since(began) > noGrowthLimit {
 			return refused
 		}
 		if progress != shown && !ctl.JSON {

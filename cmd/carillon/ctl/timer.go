@@ -133,7 +133,7 @@ type addCmd struct {
 	Key        string `placeholder:"KEY" help:"Its key; the id becomes {KEY}ID."`
 	Merge      string `placeholder:"RULE" help:"When the id is in use: keep, replace, debounce or collect; else the topic's."`
 	MaxWait    string `placeholder:"5m" help:"Of debounce, collect: not later than this."`
-	CollectMax *int   `placeholder:"N" help:"Of collect: so many payloads are a full array."`
+	CollectMax *int   `placeholder:"N" help:"Of collect: how many payloads make the array full."`
 	Part       string `placeholder:"NAME" help:"Of collect: a name, to repeat the add by."`
 	IfLate     string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
 	DryRun     bool   `help:"Add nothing; print when it would be due."`
@@ -315,7 +315,7 @@ func (p *patchCmd) Run(ctl *Command, term *terminal.Terminal) error {
 // oneOrMany are the arguments of a change of one timer, or of all that a filter selects.
 type oneOrMany struct {
 	Topic   string `arg:"" help:"Topic."`
-	ID      string `arg:"" optional:"" name:"id" help:"The timer's id; else say which ones with --label and the like."`
+	ID      string `arg:"" optional:"" name:"id" help:"The timer's id; without one, filters such as --label select the timers."`
 	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
 	timerFilter
 }
@@ -387,7 +387,7 @@ type timerCommands struct {
 
 type timersCmd struct {
 	Pause  pauseTimerCmd  `cmd:"" help:"Hold a timer, or all that a filter selects, until it is resumed."`
-	Resume resumeTimerCmd `cmd:"" help:"Let a paused timer go on, or all that a filter selects."`
+	Resume resumeTimerCmd `cmd:"" help:"Resume a paused timer, or all that a filter selects."`
 }
 
 type pauseTimerCmd struct{ oneOrMany }

@@ -30,7 +30,7 @@ type topicRef struct {
 }
 
 type topicsListCmd struct {
-	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin so."`
+	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin with this."`
 	Limit  int    `default:"100" help:"Limit; 0 is all (${default})."`
 }
 
@@ -52,21 +52,21 @@ type topicCondition struct {
 	DryRun  bool   `help:"Change nothing; show what would change, or why it is refused."`
 }
 
-func (d *topicCondition) request(method, topic string, body []byte) client.Request {
-	r := client.Request{Method: method, Path: client.Path("topics", topic), Body: body, IfTopic: d.IfMatch}
+func (c *topicCondition) request(method, topic string, body []byte) client.Request {
+	r := client.Request{Method: method, Path: client.Path("topics", topic), Body: body, IfTopic: c.IfMatch}
 	r.Query = url.Values{}
-	if d.Force {
+	if c.Force {
 		r.Query.Set("force", "true")
 	}
-	if d.DryRun {
+	if c.DryRun {
 		r.Query.Set("dry_run", "true")
 	}
 	return r
 }
 
 // change makes the call, and prints the topic, or what would change.
-func (d *topicCondition) change(ctl *Command, term *terminal.Terminal, r client.Request) error {
-	if !d.DryRun {
+func (c *topicCondition) change(ctl *Command, term *terminal.Terminal, r client.Request) error {
+	if !c.DryRun {
 		return ctl.showDetail(term, r)
 	}
 	return ctl.show(term, r, reading(func(answer *plannedTopic) error {

@@ -11,7 +11,7 @@ import (
 )
 
 type topicsExportCmd struct {
-	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin so."`
+	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin with this."`
 }
 
 func (e *topicsExportCmd) Run(ctl *Command, term *terminal.Terminal) error {

@@ -102,7 +102,7 @@ func (c *cluster) start(ctx context.Context) error {
 	}
 	return await(ctx, "the nodes are not one healthy cluster", func() (bool, error) {
 		state := c.state(ctx)
-		return state.Healthy && len(state.Nodes) == len(c.nodes), c.deaths()
+		return state.Healthy && len(state.Nodes) == len(c.nodes), c.unexpectedExits()
 	})
 }
 
@@ -131,12 +131,12 @@ func (c *cluster) stopWithin(most time.Duration) {
 	c.http.CloseIdleConnections()
 }
 
-// deaths reports a node that ended though nobody killed it.
-func (c *cluster) deaths() error {
+// unexpectedExits reports a node that ended though nobody killed it.
+func (c *cluster) unexpectedExits() error {
 	var faults []error
 	for _, n := range c.nodes {
 		if n.exited != nil && !n.alive() && !n.killed {
-			faults = append(faults, n.obituary())
+			faults = append(faults, n.exitError())
 		}
 	}
 	return errors.Join(faults...)
@@ -206,7 +206,7 @@ func (n *node) kill() {
 func (c *cluster) awaitReady(ctx context.Context, n *node) error {
 	return await(ctx, n.name+" is not ready", func() (bool, error) {
 		if !n.alive() {
-			return false, n.obituary()
+			return false, n.exitError()
 		}
 		answer, err := c.http.Get("http://" + n.http + "/readyz")
 		if err != nil {
@@ -217,8 +217,8 @@ func (c *cluster) awaitReady(ctx context.Context, n *node) error {
 	})
 }
 
-// obituary are the last lines of the process.
-func (n *node) obituary() error {
+// exitError are the last lines of the process.
+func (n *node) exitError() error {
 	text, err := os.ReadFile(n.logs())
 	if err != nil {
 		return fmt.Errorf("demo: %s ended by itself, and its log cannot be read: %w", n.name, err)

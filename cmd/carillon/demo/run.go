@@ -212,7 +212,7 @@ func (p *play) wait(ctx context.Context, until <-chan struct{}) error {
 		case <-until:
 			return context.Cause(ctx)
 		case <-look.C:
-			if err := p.cluster.deaths(); err != nil {
+			if err := p.cluster.unexpectedExits(); err != nil {
 				return err
 			}
 		}

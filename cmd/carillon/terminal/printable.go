@@ -33,8 +33,8 @@ type printable struct {
 	part []byte // of a character
 }
 
-func (w *printable) Write(p []byte) (int, error) {
-	text := append(w.part, p...)
+func (p *printable) Write(chunk []byte) (int, error) {
+	text := append(p.part, chunk...)
 	whole := len(text)
 	for back := 1; back < utf8.UTFMax && back <= len(text); back++ { // is the last character all there?
 		if utf8.RuneStart(text[len(text)-back]) {
@@ -44,9 +44,9 @@ func (w *printable) Write(p []byte) (int, error) {
 			break
 		}
 	}
-	_, err := io.WriteString(w.to, Printable(string(text[:whole])))
-	w.part = append([]byte(nil), text[whole:]...)
-	return len(p), err
+	_, err := io.WriteString(p.to, Printable(string(text[:whole])))
+	p.part = append([]byte(nil), text[whole:]...)
+	return len(chunk), err
 }
 
 // Safe is a terminal for text from elsewhere: nothing that is written to it is a command. Data and
