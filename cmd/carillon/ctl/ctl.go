@@ -37,7 +37,7 @@ type Command struct {
 
 	List   listCmd   `cmd:"" help:"List the timers of a topic, or of all topics."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
-	Apply  applyCmd  `cmd:"" help:"Make and change topics to be those of a file, after a plan."`
+	Apply  applyCmd  `cmd:"" help:"Make the topics of a file, after a plan."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
 
 	Worker workerCommands `embed:""`
@@ -55,7 +55,7 @@ type Command struct {
 	Shard   shardCmd   `cmd:"" help:"Show a shard."`
 	Drain   drainCmd   `cmd:"" help:"Move all shards off a node."`
 	Resume  resumeCmd  `cmd:"" help:"End a node's drain: it takes shards again."`
-	Doctor  doctorCmd  `cmd:"" help:"Find what is wrong, or would be wrong without a node."`
+	Doctor  doctorCmd  `cmd:"" help:"Find what is wrong, or would be without a node."`
 
 	RollingRestart rollingRestartCmd `cmd:"" help:"Restart the nodes one by one, each when all is well."`
 

@@ -133,7 +133,7 @@ type addCmd struct {
 	Key        string `placeholder:"KEY" help:"Its key; the id becomes {KEY}ID."`
 	Merge      string `placeholder:"RULE" help:"When the id is in use: keep, replace, debounce or collect; else the topic's."`
 	MaxWait    string `placeholder:"5m" help:"Of debounce, collect: not later than this."`
-	CollectMax *int   `placeholder:"N" help:"Of collect: how many payloads make the array full."`
+	CollectMax *int   `placeholder:"N" help:"Of collect: how many make an array full."`
 	Part       string `placeholder:"NAME" help:"Of collect: a name, to repeat the add by."`
 	IfLate     string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
 	DryRun     bool   `help:"Add nothing; print when it would be due."`
