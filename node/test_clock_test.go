@@ -252,6 +252,43 @@ func TestLimitsByTestClock(t *testing.T) {
 	}
 }
 
+// TestRatesByTestClock: nothing is late by a clock that stands still, so a burst of one costs nothing
+// of the rate. 400 a second come every 2 and 3 ms in turn.
+func TestRatesByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	const timers = 21
+	for _, perSecond := range []int{1, 3, 100, 400, 700, 1000, 3000} {
+		for _, policy := range []string{`"rate":%s`, `"per_key":{"rate":%s}`} {
+			topic := fmt.Sprintf("r%d-%d", perSecond, len(policy))
+			limit := fmt.Sprintf(policy, fmt.Sprintf(`{"per_second":%d,"burst":1}`, perSecond))
+			r.ask("PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q},%s}`, receiver.URL, limit))
+			for i := range timers {
+				r.ask("PUT", fmt.Sprintf("/v1/topics/%s/timers/%%7Bk%%7D%d", topic, i), `{"delay":"10s"}`)
+			}
+			if m := r.move(`{"advance":"1m"}`); m.Left != 0 {
+				t.Errorf("%s: %+v", topic, m)
+			}
+			var fired []int64
+			for i := range timers {
+				var shown struct {
+					FiredMs int64 `json:"fired_ms"`
+				}
+				if err := json.Unmarshal([]byte(r.ask("GET", fmt.Sprintf("/v1/topics/%s/timers/%%7Bk%%7D%d", topic, i), "")), &shown); err != nil {
+					t.Fatal(err)
+				}
+				fired = append(fired, shown.FiredMs)
+			}
+			slices.Sort(fired)
+			for i, at := range fired {
+				if want := int64(i * 1000 / perSecond); at-fired[0] != want {
+					t.Fatalf("%s: call %d comes %d ms after the first, not %d", topic, i, at-fired[0], want)
+				}
+			}
+		}
+	}
+}
+
 // TestYearByTestClock: a year of renewals with reminders takes less than a second. The best of five
 // years counts: the machine may be busy.
 func TestYearByTestClock(t *testing.T) {

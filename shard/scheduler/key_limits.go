@@ -109,7 +109,7 @@ func (kq *keyQueues) gateOf(k *keyQueue) (keyGate, time.Duration) {
 // fill fills the bucket of a key, and returns how long until it has a token.
 func (kq *keyQueues) fill(k *keyQueue) time.Duration {
 	if rate := &k.queue.mode.rate; k.queue.mode.rated() {
-		return k.bucket.fill(kq.now.Mono, rate.PerSecond, float64(max(rate.Burst, 1)))
+		return kq.cfg.Limiters.fill(&k.bucket, kq.now.Mono, rate.PerSecond, rate.Burst)
 	}
 	return 0
 }

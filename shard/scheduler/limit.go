@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -344,7 +345,7 @@ func (l *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 		return true, 0
 	}
 	perSecond, burst := shares.Rate(l.topic)
-	if wait := l.bucket.fill(now, perSecond, float64(max(burst, 1))); wait > 0 || burst <= 0 {
+	if wait := l.owner.fill(&l.bucket, now, perSecond, burst); wait > 0 || burst <= 0 {
 		if wait == 0 {
 			wait = LimitPoll
 		}
@@ -358,6 +359,16 @@ func (l *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 		return false, min(max(wait, time.Millisecond), poll)
 	}
 	return true, 0
+}
+
+// fill fills a bucket and returns how long until it has a token. A manual clock stands for each of its
+// milliseconds as a whole: a token that comes within one is there, and what it is early the bucket owes.
+func (l *Limits) fill(b *bucket, now time.Duration, perSecond float64, burst int) time.Duration {
+	wait := b.fill(now, perSecond, float64(max(burst, 1)))
+	if l.manual {
+		wait = wait.Truncate(time.Millisecond)
+	}
+	return wait
 }
 
 // fill adds the tokens since the last fill and returns how long until one is available.
@@ -375,7 +386,7 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 	if perSecond <= 0 {
 		return LimitPoll
 	}
-	return time.Duration(min((1-b.tokens)/perSecond*1e9, float64(time.Hour))) + 1
+	return time.Duration(math.Ceil(min((1-slack/2-b.tokens)/perSecond*1e9, float64(time.Hour))))
 }
 
 // take takes a token. fill has found that there is one.
