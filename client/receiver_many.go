@@ -83,6 +83,7 @@ func readMany(h http.Header, body []byte) ([]*Delivery, error) {
 			Topic, ID     string
 			WebhookID     string `json:"webhook_id"`
 			DueMs         int64  `json:"due_ms"`
+			AskedMs       int64  `json:"asked_ms"`
 			Attempt       int
 			Fence         uint64
 			Payload       json.RawMessage
@@ -106,6 +107,9 @@ func readMany(h http.Header, body []byte) ([]*Delivery, error) {
 		d.ContentType = cmp.Or(t.ContentType, usual)
 		if d.Topic == "" || d.Timer == "" || d.ID == "" || d.Fence == 0 {
 			return nil, errors.New("this is no call of Carillon: a timer of it has no id")
+		}
+		if t.AskedMs != 0 {
+			d.Asked = time.UnixMilli(t.AskedMs)
 		}
 		list[i] = d
 	}

@@ -47,7 +47,7 @@ func TestReceiverOfMany(t *testing.T) {
 			}
 		}, body, secret, now)
 	}
-	body := `{"timers":[` + part("a", 7, `"payload":{"n": 1}`) + `,` + part("b", 8, `"payload_base64":"YmFk"`) + `,` + part("c", 9, `"payload_base64":"AA==","content_type":"image/png"`) + `,` + part("d", 9, `"content_type":""`) + `]}`
+	body := `{"timers":[` + part("a", 7, `"asked_ms":1893455000000,"payload":{"n": 1}`) + `,` + part("b", 8, `"payload_base64":"YmFk"`) + `,` + part("c", 9, `"payload_base64":"AA==","content_type":"image/png"`) + `,` + part("d", 9, `"content_type":""`) + `]}`
 	w := send(body, nil)
 	if w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"failed":[{"webhook_id":"msg_b","error":"card declined"}]}` {
 		t.Fatalf("%d %s", w.Code, w.Body)
@@ -55,6 +55,9 @@ func TestReceiverOfMany(t *testing.T) {
 	if len(got) != 4 || got[0].Timer != "a" || got[0].ID != "msg_a" || got[0].Fence != 7 || got[0].Attempt != 1 || got[0].Due.UnixMilli() != 1_893_456_000_250 ||
 		string(got[0].Body) != `{"n": 1}` || string(got[1].Body) != "bad" || len(got[3].Body) != 0 {
 		t.Fatalf("%+v", got)
+	}
+	if got[0].Asked.UnixMilli() != 1_893_455_000_000 || !got[1].Asked.IsZero() {
+		t.Errorf("asked for at %s and %s", got[0].Asked, got[1].Asked)
 	}
 	// As a call for one has it, which a retry of each is.
 	for i, want := range []string{"application/json", "application/octet-stream", "image/png", ""} {

@@ -16,7 +16,7 @@ type Delivery struct {
 	Signature []byte // webhook-signature as sent
 	Body      []byte
 	DueMs     int64  // Carillon-Due, -1 when absent or not a number
-	AskedMs   int64  // Carillon-Asked, -1 when absent or not a number
+	AskedMs   int64  // Carillon-Asked, asked_ms in a call of many, -1 when absent or not a number
 	Attempt   int64  // Carillon-Attempt, -1 when absent or not a number
 	Fence     int64  // Carillon-Fence, -1 when absent or not a number
 	ArrivedUs int64  // wall clock as the request had been read, Unix µs

@@ -66,6 +66,8 @@ func readMany(d *Delivery, timers []Delivery) (_ []Delivery, ok bool) {
 				one.WebhookID = []byte(value.Str)
 			case "due_ms":
 				one.DueMs = value.Int()
+			case "asked_ms":
+				one.AskedMs = value.Int()
 			case "attempt":
 				one.Attempt = value.Int()
 			case "fence":

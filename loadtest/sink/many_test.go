@@ -11,7 +11,7 @@ import (
 func TestReadMany(t *testing.T) {
 	const body = `{ "more":[1,{"timers":[]},"]"], "timers": [
 		{"topic":"o","id":"{k}\"\\a","webhook_id":"m1","due_ms":12,"attempt":1,"fence":7,"key":"k","payload":{"n":"}]\\\"","m":[1, 2]}},
-		{"topic":"é","id":"b","webhook_id":"m2","due_ms":13,"attempt":2,"fence":8,"payload_base64":"AAEC","content_type":"a/\"b\""},
+		{"topic":"é","id":"b","webhook_id":"m2","due_ms":13,"asked_ms":11,"attempt":2,"fence":8,"payload_base64":"AAEC","content_type":"a/\"b\""},
 		{"topic":"o","id":"c","webhook_id":"m3","due_ms":14,"attempt":3,"fence":9 ,"payload":-1.5e3 }
 	]}`
 	var want struct {
@@ -19,6 +19,7 @@ func TestReadMany(t *testing.T) {
 			Topic, ID     string
 			WebhookID     string `json:"webhook_id"`
 			DueMs         int64  `json:"due_ms"`
+			AskedMs       *int64 `json:"asked_ms"`
 			Attempt       int64
 			Fence         int64
 			Payload       json.RawMessage
@@ -34,8 +35,12 @@ func TestReadMany(t *testing.T) {
 	}
 	for i, w := range want.Timers {
 		payload := string(w.Payload) + string(w.PayloadBase64)
+		asked := int64(-1)
+		if w.AskedMs != nil {
+			asked = *w.AskedMs
+		}
 		if g := &got[i]; string(g.Topic) != w.Topic || string(g.Timer) != w.ID || string(g.WebhookID) != w.WebhookID || string(g.Body) != payload ||
-			g.DueMs != w.DueMs || g.Attempt != w.Attempt || g.Fence != w.Fence || g.AskedMs != -1 || g.Conn != 3 {
+			g.DueMs != w.DueMs || g.Attempt != w.Attempt || g.Fence != w.Fence || g.AskedMs != asked || g.Conn != 3 {
 			t.Errorf("timer %d is %+v, want %+v", i, g, w)
 		}
 	}

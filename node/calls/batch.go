@@ -110,6 +110,9 @@ func appendBatchBody(b []byte, c *scheduler.BatchCall, ids []string) []byte {
 		b = append(b, ids[i]...)
 		b = append(b, `","due_ms":`...)
 		b = strconv.AppendInt(b, j.DueMs, 10)
+		if j.AskedMs != 0 {
+			b = strconv.AppendInt(append(b, `,"asked_ms":`...), j.AskedMs, 10)
+		}
 		b = append(b, `,"attempt":`...)
 		b = strconv.AppendInt(b, int64(j.Attempts), 10)
 		b = append(b, `,"fence":`...)

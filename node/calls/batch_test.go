@@ -54,6 +54,7 @@ func TestBatchBodyFits(t *testing.T) {
 			}
 			j := tbl.Job(got[0].Handle)
 			j.Attempts, j.Fence, j.Seq, j.Version = 1<<31, 1<<64-1, 1<<64-1, 1<<32-1
+			j.AskedMs = rapid.SampledFrom([]int64{0, 1, 1<<48 - 1}).Draw(rt, "asked")
 			c.Jobs = append(c.Jobs, j)
 			ids = append(ids, webhookID(c.Shard, &j))
 			counted += tbl.BatchBytes(got[0].Handle) + len(name)
@@ -67,6 +68,7 @@ func TestBatchBodyFits(t *testing.T) {
 				Topic, ID, Key string
 				WebhookID      string `json:"webhook_id"`
 				DueMs          int64  `json:"due_ms"`
+				AskedMs        int64  `json:"asked_ms"`
 				Attempt        int
 				Fence          uint64
 				Payload        json.RawMessage
@@ -82,7 +84,7 @@ func TestBatchBodyFits(t *testing.T) {
 		for i, one := range got.Timers {
 			j := &c.Jobs[i]
 			key, has := timer.KeyOf(j.ID)
-			if one.Topic != name || one.ID != j.ID || one.WebhookID != ids[i] || one.DueMs != j.DueMs || one.Attempt != j.Attempts ||
+			if one.Topic != name || one.ID != j.ID || one.WebhookID != ids[i] || one.DueMs != j.DueMs || one.AskedMs != j.AskedMs || one.Attempt != j.Attempts ||
 				one.Fence != j.Fence || one.ContentType != strings.ToValidUTF8(j.ContentType, "\ufffd") || has && one.Key != key || !has && one.Key != "" ||
 				j.PayloadKind == timer.JSONPayload && strings.TrimSpace(string(j.Payload)) != string(one.Payload) ||
 				j.PayloadKind == timer.BinaryPayload && !slices.Equal(j.Payload, one.PayloadBase64) {

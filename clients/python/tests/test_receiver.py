@@ -164,9 +164,10 @@ class Receiving(unittest.TestCase):
 
         got: List[Delivery] = []
         receiver = Receiver(secrets=[SECRET], now=lambda: NOW)
-        body = call(part("a", 7, payload={"n": 1}), part("b", 8, payload_base64="YmFk"), part("c", 9))
+        body = call(part("a", 7, asked_ms=5000, payload={"n": 1}), part("b", 8, payload_base64="YmFk"), part("c", 9))
         failed = b'{"failed": [{"webhook_id": "msg_b", "error": "card declined"}]}'
         self.assertEqual(send(body), (200, failed, [("a", "msg_a", b'{"n": 1}'), ("b", "msg_b", b"bad"), ("c", "msg_c", b"")]))
+        self.assertEqual([d.asked and d.asked.timestamp() for d in got], [5, None, None])
         again = call(part("a", 7, payload=1), part("b", 10, payload=1))  # the first lease is over
         self.assertEqual(send(again), (200, b'{"failed": []}', [("b", "msg_b", b"1")]))
         self.assertEqual(send(again), (200, b'{"failed": []}', []))

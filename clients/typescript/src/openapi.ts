@@ -1719,6 +1719,8 @@ export interface components {
                 webhook_id: string;
                 /** @description Unix milliseconds. */
                 due_ms: number;
+                /** @description When somebody fired the timer by hand, Unix milliseconds: the call may come before due_ms. */
+                asked_ms?: number;
                 attempt: number;
                 /** @description Grows with every attempt over the life of the id: refuse one that is not higher than the highest seen. */
                 fence: number;

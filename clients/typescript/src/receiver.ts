@@ -343,7 +343,7 @@ function many(header: (name: string) => string, body: Buffer): Delivery[] {
     const usual = source !== undefined ? "application/json" : t.payload_base64 !== undefined ? "application/octet-stream" : "";
     const values: Record<string, unknown> = {
       "carillon-topic": t.topic, "carillon-timer": t.id, "webhook-id": t.webhook_id, "carillon-due": t.due_ms, "carillon-attempt": t.attempt, "carillon-fence": t.fence,
-      "content-type": t.content_type || usual,
+      "carillon-asked": t.asked_ms, "content-type": t.content_type || usual,
     };
     return new Delivery((name) => String(values[name] ?? ""), payload);
   });

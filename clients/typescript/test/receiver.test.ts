@@ -138,8 +138,9 @@ test("a call of many timers is checked, taken apart and answered with what faile
     const answer = await handler(new Request("http://a/", { method: "POST", headers, body }));
     return [answer.status, await answer.text(), got.map((d) => `${d.timer} ${d.id} ${d.body.toString()}`)];
   };
-  const body = call(part("a", 7, { payload: { n: 1 } }), part("b", 8, { payload_base64: "YmFk" }), part("c", 9, {}));
+  const body = call(part("a", 7, { asked_ms: 5, payload: { n: 1 } }), part("b", 8, { payload_base64: "YmFk" }), part("c", 9, {}));
   assert.deepEqual(await send(body), [200, '{"failed":[{"webhook_id":"msg_b","error":"card declined"}]}', ['a msg_a {"n":1}', "b msg_b bad", "c msg_c "]]);
+  assert.deepEqual(got.map((d) => d.asked), [new Date(5), undefined, undefined]);
   const again = call(part("a", 7, { payload: 1 }), part("b", 10, { payload: 1 })); // the first lease is over
   assert.deepEqual(await send(again), [200, '{"failed":[]}', ["b msg_b 1"]]);
   assert.deepEqual(await send(again), [200, '{"failed":[]}', []]);

@@ -373,7 +373,7 @@ def _read_one(source: Mapping[str, str]) -> Delivery:
     headers = {
         "carillon-topic": timer["topic"], "carillon-timer": timer["id"], "webhook-id": timer["webhook_id"],
         "carillon-due": timer["due_ms"], "carillon-attempt": timer["attempt"], "carillon-fence": timer["fence"],
-        "content-type": timer.get("content_type") or usual,
+        "carillon-asked": timer.get("asked_ms", ""), "content-type": timer.get("content_type") or usual,
     }
     return _read(headers, payload)
 

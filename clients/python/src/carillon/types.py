@@ -701,6 +701,8 @@ class _BatchCallTimers(TypedDict):
 
 
 class BatchCallTimers(_BatchCallTimers, total=False):
+    asked_ms: int
+    """When somebody fired the timer by hand, Unix milliseconds: the call may come before due_ms."""
     key: str
     """Of an id that begins with one."""
     payload: Any
