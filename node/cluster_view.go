@@ -199,7 +199,7 @@ type ownWords struct {
 	kind error
 }
 
-func (f ownWords) Unwrap() error { return f.kind }
+func (w ownWords) Unwrap() error { return w.kind }
 
 // clusterError is a fault of the meta group as the API knows it.
 func clusterError(err error) error {

@@ -83,7 +83,7 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 		s.spareItems, p.items = reuse.Emptied(p.items), nil
 	}
 	if s.table.DividedOf() != of {
-		s.division.leave()
+		s.division.leave(nobody)
 	}
 	return s.table.Compares(), nil
 }
@@ -118,10 +118,10 @@ func (s *timerShard) run() {
 }
 
 func (s *timerShard) replace(state any) {
-	of := s.table.DividedOf()
+	before := s.table
 	s.setTable(state.(*table.Table))
-	if s.table.DividedOf() != of && s.g.raft != nil { // at a start there is nothing that could leave yet
-		s.division.leave()
+	if of := s.table.DividedOf(); of != before.DividedOf() && s.g.raft != nil { // at a start there is nothing that could leave yet
+		s.division.leave(s.division.ownersBy(before, of))
 	}
 }
 

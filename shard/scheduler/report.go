@@ -141,13 +141,33 @@ type departure struct {
 	acked   acked
 }
 
-// Leave hands the leases of timers that are foreign now over to the scheduler of the child. Changes
-// that wait for one of them continue. Cost: O(leases), and that of ReviewDropped.
-func (s *Scheduler) Leave(child *Scheduler) {
-	d := departure{acked: s.Consumers.acked.clone()}
+// Leave hands the leases of timers that have left over to the schedulers of the shards that have
+// them now: that of the child, or the one that owner returns, which is nil where that is not known.
+// A replica that was behind by several divisions gets their table at once. Changes that wait for one
+// of the leases continue. Cost: O(leases), and that of ReviewDropped.
+func (s *Scheduler) Leave(child *Scheduler, owner func(h timer.Handle, seq uint64) *Scheduler) {
+	departures, order := map[*Scheduler]*departure{}, []*Scheduler{}
+	to := func(next *Scheduler) *departure {
+		if departures[next] == nil {
+			departures[next] = &departure{acked: s.Consumers.acked.clone(), carried: map[timer.Handle]carriedLease{}}
+			order = append(order, next)
+		}
+		return departures[next]
+	}
+	to(child)
+	where := func(h timer.Handle, seq uint64) *Scheduler {
+		switch next := owner(h, seq); {
+		case !s.left(h, seq) && (next == nil || s.table.Live(h, seq)), next == s:
+			return nil
+		case next != nil:
+			return next
+		}
+		return child
+	}
 	for _, h := range s.Leases.handles() {
 		f := s.Leases.byTimer[h]
-		if !s.left(h, f.seq) {
+		next := where(h, f.seq)
+		if next == nil {
 			continue
 		}
 		delete(s.Leases.byTimer, h)
@@ -163,23 +183,27 @@ func (s *Scheduler) Leave(child *Scheduler) {
 		}
 		s.topics.landed(f.queue)
 		s.Keys.freed(f)
-		f.moved = child
+		f.moved = next
+		d := to(next)
 		d.leases = append(d.leases, f)
 	}
-	d.carried = s.limits.depart()
+	s.limits.depart(where, func(next *Scheduler, h timer.Handle, c carriedLease) { to(next).carried[h] = c })
 	s.Outcomes.leave()
 	if s.active {
 		s.Keys.ReviewDropped(0, 0)
 	}
-	child.env.Post(func(stopped bool) {
-		if !stopped {
-			child.take(d)
-		}
-	})
+	for _, next := range order {
+		d := departures[next]
+		next.env.Post(func(stopped bool) {
+			if !stopped {
+				next.take(d)
+			}
+		})
+	}
 }
 
 // take takes over what Leave hands over.
-func (s *Scheduler) take(d departure) {
+func (s *Scheduler) take(d *departure) {
 	for _, f := range d.leases {
 		if s.Leases.byTimer[f.handle] != nil { // a leader of the child, this one, has another
 			s.limits.uncount(f)
@@ -219,14 +243,14 @@ func (o *outcomes) leave() {
 	o.outcomes = slices.DeleteFunc(o.outcomes, func(i outcomeItem) bool { return o.left(i.Handle, i.Seq) })
 }
 
-// depart stops counting the leases of foreign timers here, and returns those of consumers, which
-// count on.
-func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
-	left := map[timer.Handle]carriedLease{}
+// depart stops counting the leases of timers that have left, and passes on those of consumers, which
+// count where their timers are.
+func (tl *topicLimits) depart(where func(timer.Handle, uint64) *Scheduler, pass func(*Scheduler, timer.Handle, carriedLease)) {
 	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
 		for _, h := range slices.Sorted(maps.Keys(all)) {
 			c := all[h]
-			if !tl.left(h, c.seq) {
+			next := where(h, c.seq)
+			if next == nil {
 				continue
 			}
 			delete(all, h)
@@ -237,10 +261,9 @@ func (tl *topicLimits) depart() map[timer.Handle]carriedLease {
 				c.limits.end(tl.now.Mono, 0, true)
 				continue
 			}
-			left[h] = c
+			pass(next, h, c)
 		}
 	}
-	return left
 }
 
 // left reports whether a timer may have left for the child: it is foreign or, once the foreign ones

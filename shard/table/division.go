@@ -172,14 +172,6 @@ func (f *finished) split(u *updater, l *leavingHalf) {
 	}
 }
 
-// finishedOf returns the list that an ended timer is in.
-func (u *updater) finishedOf(h timer.Handle) *finished {
-	if u.foreign(h) {
-		return &u.leaving.finished
-	}
-	return &u.finished
-}
-
 // sweep carries out Sweep. After the last slot nothing is foreign.
 func (t *Table) sweep(slots int) timer.Result {
 	l := t.leaving

@@ -154,7 +154,11 @@ func (u *updater) drop(h timer.Handle) {
 // longer name it.
 func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 	if s.State() == timer.Done || s.State() == timer.Cancelled {
-		u.finishedOf(h).remove(u, h, s)
+		list := &u.finished
+		if u.foreign(h) {
+			list = &u.leaving.finished
+		}
+		list.remove(u, h, s)
 	}
 	u.wheel.Remove(wheel.Handle(h))
 	u.WaitIn(h, nil, 0)
