@@ -41,6 +41,9 @@ type Request struct {
 	// Repeatable calls ask for the same when they are made twice, and are repeated: see
 	// Options.Retries.
 	Repeatable bool
+
+	// mayRepeat is asked before a Repeatable call is repeated that may have been done; nil: it may.
+	mayRepeat func(context.Context) bool
 }
 
 // Path is the path of a call: /v1/ and the parts, each of them escaped.
@@ -59,10 +62,10 @@ func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	for try := 0; ; try++ {
 		answer, err := c.answer(ctx, &r)
 		wait, again := c.again(err, try)
-		if !r.Repeatable || !again || ctx.Err() != nil {
+		if !r.Repeatable || !again || ctx.Err() != nil || c.sleep(ctx, wait) != nil {
 			return answer, err
 		}
-		if c.sleep(ctx, wait) != nil {
+		if r.mayRepeat != nil && !notDone(err) && !r.mayRepeat(ctx) {
 			return answer, err
 		}
 	}
@@ -127,6 +130,15 @@ func (u *unanswered) Unwrap() error { return u.err }
 func neverSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
+}
+
+// notDone reports that a call that ended so has changed nothing.
+func notDone(err error) bool {
+	p := asProblem(err)
+	if p == nil {
+		return neverSent(err)
+	}
+	return p.Status == http.StatusTooManyRequests || p.Code == ErrNoLeader || p.Code == ErrOverloaded || p.Code == ErrLowDisk
 }
 
 // open makes the call at the first node that takes a connection. See send for what it returns.

@@ -298,7 +298,6 @@ func TestRetries(t *testing.T) {
 		{"get gives up", []reply{busy}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 5, false},
 		{"get of nothing", []reply{problem(404, "unknown_timer")}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
 		{"internal", []reply{problem(500, "internal")}, func(c *Client) error { _, err := c.Get(ctx, "o", "a"); return err }, 1, false},
-		{"named add at an instant", []reply{broken, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{ID: "a", At: at}); return err }, 2, true},
 		{"named add with a delay", []reply{busy, timer}, func(c *Client) error { _, err := c.Add(ctx, "o", Spec{ID: "a", Delay: 1}); return err }, 1, false},
 		{"add under a key", []reply{broken, timer}, func(c *Client) error {
 			_, err := c.Add(ctx, "o", Spec{IdempotencyKey: "k", Delay: 1})

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -178,19 +179,32 @@ func (c *Client) GetNext(ctx context.Context, topic, id string, next int) (*Time
 // Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer
 // that is there; with an absolute time, or an IdempotencyKey, also for ten minutes after it has
 // ended: such an add is repeated when there was no answer, and so is one that collects and has a
-// Part.
+// Part. Where the topic decides on a merge, its policy is read before, for which the token needs
+// the scope read: if that merges, or cannot be read, the add is not repeated, which would merge it
+// twice.
 func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) {
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Topic: topic, Timer: s.place()}
 	r.IdempotencyKey = s.IdempotencyKey
-	r.Repeatable = (s.ID != "" && s.absolute() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil || s.ID != "" && s.Part != ""
+	rejects := s.Merge == MergeReject || s.IdempotencyKey != "" // whatever the topic's rule
+	r.Repeatable = (s.ID != "" && s.absolute() || s.IdempotencyKey != "") && (s.Merge == "" || rejects) && s.Repeat == nil || s.ID != "" && s.Part != ""
+	if !rejects && s.Part == "" {
+		r.mayRepeat = func(ctx context.Context) bool { return c.rejects(ctx, topic) }
+	}
 	return one[Timer](ctx, c, r, s)
+}
+
+// rejects reports whether adds of a topic that name no rule are surely not merged.
+func (c *Client) rejects(ctx context.Context, topic string) bool {
+	t, err := c.Topic(ctx, topic)
+	return err == nil && t.Policy.Merge == MergeReject || errors.Is(err, ErrUnknownTopic)
 }
 
 // Put creates the timer, or replaces all of it.
 func (c *Client) Put(ctx context.Context, topic, id string, s Spec, cond Cond) (*Timer, error) {
 	s.ID = id
 	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version, CreateOnly: cond.New}
-	r.Repeatable = cond.none() && s.absolute() // a delay would start again
+	// A delay would start again, and so would a count.
+	r.Repeatable = cond.none() && s.absolute() && (s.Repeat == nil || s.Repeat.Count == 0)
 	return one[Timer](ctx, c, r, s)
 }
 

@@ -148,3 +148,52 @@ func TestNoNode(t *testing.T) {
 		}
 	})
 }
+
+// TestAddWhoseAnswerIsLost: the client makes no second of it.
+func TestAddWhoseAnswerIsLost(t *testing.T) {
+	needBinary(t)
+	node := Start(t, Options{Flags: []string{"--shards=1"}})
+	callback := client.Callback{URL: "http://127.0.0.1:9/"}
+	if _, err := node.Client().PutTopic(t.Context(), "digest", client.Policy{Callback: &callback, Merge: client.MergeCollect}); err != nil {
+		t.Fatal(err)
+	}
+	wire := &lossy{}
+	c, err := client.New([]string{node.URL}, client.Options{HTTP: &http.Client{Transport: wire}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := node.Now().Add(time.Hour)
+	for _, tt := range []struct {
+		topic, id string
+		add       client.Spec
+		payload   string
+		good      bool
+	}{
+		{"digest", "day", client.Spec{ID: "day", At: at, Payload: 1}, "[1]", false},
+		{"digest", "part", client.Spec{ID: "part", Delay: time.Hour, Payload: 1, Part: "p"}, "[1]", true},
+		{"digest", "idem-k", client.Spec{IdempotencyKey: "k", Delay: time.Hour, Payload: 1}, "1", true},
+		{"digest", "own", client.Spec{ID: "own", At: at, Payload: 1, Merge: client.MergeReject}, "1", true},
+		{"mail", "first", client.Spec{ID: "first", At: at, Payload: 1, Callback: &callback}, "1", true},
+	} {
+		wire.lost = false
+		if _, err := c.Add(t.Context(), tt.topic, tt.add); (err == nil) != tt.good || !wire.lost {
+			t.Errorf("%s: %v", tt.id, err)
+		}
+		if timer, err := node.Client().Get(t.Context(), tt.topic, tt.id); err != nil || string(timer.Payload) != tt.payload {
+			t.Errorf("%s: %+v, %v", tt.id, timer, err)
+		}
+	}
+}
+
+// lossy loses the answer to the first POST.
+type lossy struct{ lost bool }
+
+func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil || l.lost || r.Method != http.MethodPost {
+		return answer, err
+	}
+	l.lost = true
+	_ = answer.Body.Close()
+	return nil, io.ErrUnexpectedEOF
+}

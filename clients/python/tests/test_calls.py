@@ -34,15 +34,18 @@ class Calls(unittest.TestCase):
     def test_safe_calls_are_repeated_and_no_others(self) -> None:
         calls = [
             (True, lambda c: c.get("o", "a")),
-            (True, lambda c: c.add("o", {"id": "a", "at": AT})),
-            (True, lambda c: c.add("o", {"id": "a", "at_local": "2030-01-01T00:00:00", "zone": "UTC"})),
+            (True, lambda c: c.add("o", {"id": "a", "at": AT, "merge": "reject"})),
+            (True, lambda c: c.add("o", {"id": "a", "at_local": "2030-01-01T00:00:00", "zone": "UTC", "merge": "reject"})),
             (True, lambda c: c.add("o", {"delay": "1s"}, idempotency_key="k")),
+            (True, lambda c: c.add("o", {"id": "a", "delay": "1s", "part": "p"})),
             (False, lambda c: c.add("o", {"id": "a", "delay": "1s"})),
             (False, lambda c: c.add("o", {"at": AT})),
             (False, lambda c: c.add("o", {"id": "a", "at": AT, "merge": "replace"})),
             (False, lambda c: c.add("o", {"id": "a", "at": AT, "repeat": {"every": "1h"}})),
             (True, lambda c: c.dry_add("o", {"delay": "1s"})),
             (True, lambda c: c.put("o", "a", {"at": AT})),
+            (True, lambda c: c.put("o", "a", {"at": AT, "repeat": {"every": "1h"}})),
+            (False, lambda c: c.put("o", "a", {"at": AT, "repeat": {"every": "1h", "count": 3}})),
             (False, lambda c: c.put("o", "a", {"delay": "1s"})),
             (False, lambda c: c.put("o", "a", {"at": AT}, if_match=3)),
             (False, lambda c: c.put("o", "a", {"at": AT}, create_only=True)),
@@ -76,6 +79,63 @@ class Calls(unittest.TestCase):
                     except (Problem, Unanswered):
                         made = False
                     self.assertEqual((made, len(node.seen)), (True, 2) if repeated else (False, 1), f"call {n} after {trouble}")
+
+    def test_an_add_that_its_topic_may_merge_is_not_repeated(self) -> None:
+        cut = {"cut": True}
+
+        def policy(merge: str) -> Any:
+            return {"body": {"topic": "o", "policy": {"merge": merge}}}
+
+        for replies, asked, good in [
+            ([TIMER], "P", True),
+            ([cut, policy("reject"), TIMER], "PGP", True),
+            ([cut, policy("reject"), cut, policy("collect"), TIMER], "PGPG", False),
+            *(([cut, policy(merge), TIMER], "PG", False) for merge in ("keep", "replace", "debounce", "collect")),
+            ([cut, {"body": {}}, TIMER], "PG", False),
+            ([cut, {"body": b"<html>"}, TIMER], "PG", False),
+            ([cut, problem(404, "unknown_topic"), TIMER], "PGP", True),
+            ([cut, {"status": 404, "body": b"<html>"}, TIMER], "PG", False),
+            ([cut, problem(403, "forbidden"), TIMER], "PG", False),
+            ([cut, problem(503, "no_leader"), cut, policy("reject"), TIMER], "PGGGP", True),
+            ([cut], "PGGG", False),
+            ([problem(503, "unavailable"), policy("collect"), TIMER], "PG", False),
+            ([{"status": 503, "body": b"<html>"}, policy("collect"), TIMER], "PG", False),
+            *(([problem(503, code), TIMER], "PP", True) for code in ("no_leader", "overloaded", "low_disk")),
+            ([problem(429, "quota"), TIMER], "PP", True),
+        ]:
+            with self.subTest(asked=asked, replies=replies), using(list(replies), retries=2) as (client, node):
+                made, status = True, 0
+                try:
+                    client.add("o", {"id": "a", "at": AT})
+                except (Problem, Unanswered) as err:
+                    made, status = False, getattr(err, "status", 0)
+                self.assertEqual(("".join(seen[0][0] for seen in node.seen), made), (asked, good))
+                self.assertEqual(status, 0 if made else replies[0].get("status", 0), "it is not the error of the add")
+                self.assertEqual({seen[1] for seen in node.seen if seen[0] == "GET"}, {"/v1/topics/o"} if "G" in asked else set())
+
+    def test_an_add_waits_no_longer_for_the_policy_than_for_all(self) -> None:
+        with socket.socket() as silent, using([{"cut": True}]) as (_, node):
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            began = time.monotonic()
+            with Client([node.url, f"http://127.0.0.1:{silent.getsockname()[1]}"], timeout=0.5) as client:
+                with self.assertRaisesRegex(Unanswered, "POST /v1/topics/o/timers"):
+                    client.add("o", {"id": "a", "at": AT})
+            self.assertLess(time.monotonic() - began, 5)
+            self.assertEqual(len(node.seen), 1)
+
+    def test_an_add_that_was_never_sent_is_repeated(self) -> None:
+        with Client("http://" + free_address(), retries=2) as client:
+            sent, send = [], client.calls._send
+
+            def record(r: Any, timeout: Any) -> Any:
+                sent.append(r.method)
+                return send(r, timeout)
+
+            client.calls._send = record  # type: ignore[method-assign, assignment]
+            with self.assertRaises(Unanswered):
+                client.add("o", {"id": "a", "at": AT})
+            self.assertEqual(sent, ["POST"] * 3)
 
     def test_repetitions_end(self) -> None:
         with using([problem(503, "overloaded")], retries=2) as (client, node):

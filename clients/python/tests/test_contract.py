@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler
 from typing import Any, List, Set, Tuple
 
-from carillon import Client, Problem, Receiver, Request, RetryAfter, new_secret, shard_of
+from carillon import Client, Problem, Receiver, Request, RetryAfter, Unanswered, new_secret, shard_of
 from carillon.calls import Calls
 from nodes import ROOT, Node, Server, cluster, eventually
 
@@ -287,7 +287,34 @@ class Contract(unittest.TestCase):
         self.assertEqual([c.ack([a])[0]["status"], c.ack([a])[0]["status"]], [200, 200])
         self.assertEqual(c.get("jobs", leases[1]["id"])["last_error"], "later")
 
-    def test_11_events(self) -> None:
+    def test_11_an_add_whose_answer_is_lost_is_done_once(self) -> None:
+        self.client.put_topic("digest", {"callback": {"url": self.hook.url}, "merge": "collect"})
+        client = Client(self.node.url)
+        send, lost = client.calls._send, []
+
+        def lose(r: Request, timeout: Any) -> Any:
+            exchange, pass_over = send(r, timeout)
+            if r.method == "GET" or lost:
+                return exchange, pass_over
+            lost.append(exchange.close())  # type: ignore[func-returns-value]
+            raise Unanswered("POST: lost")
+
+        client.calls._send = lose  # type: ignore[method-assign, assignment]
+        with client:
+            with self.assertRaisesRegex(Unanswered, "lost"):
+                client.add("digest", {"id": "day", "at": in_an_hour(), "payload": 1})
+            lost.clear()
+            client.add("digest", {"id": "part", "delay": "1h", "payload": 1, "part": "p"})
+            lost.clear()
+            client.add("digest", {"delay": "1h", "payload": 1}, idempotency_key="k")
+            lost.clear()
+            client.add("digest", {"id": "own", "at": in_an_hour(), "payload": 1, "merge": "reject"})
+            lost.clear()
+            client.add("mail", {"id": "first", "at": in_an_hour(), "payload": 1, "callback": {"url": self.hook.url}})
+        self.assertEqual([self.client.get("digest", id)["payload"] for id in ("day", "part", "idem-k", "own")], [[1], [1], 1, 1])
+        self.assertEqual(self.client.get("mail", "first")["version"], 1)
+
+    def test_12_events(self) -> None:
         c = self.client
         seen: List[Any] = []
         events = c.events(topic="orders", kind="added,cancelled")
@@ -311,7 +338,7 @@ class Contract(unittest.TestCase):
         with self.refused("bad_request"):
             list(c.events(kind="nonsense"))
 
-    def test_12_the_cluster(self) -> None:
+    def test_13_the_cluster(self) -> None:
         c = self.client
         view = c.cluster()
         self.assertEqual((view["healthy"], len(view["nodes"]), len(view["shards"])), (True, 1, 4))
@@ -333,7 +360,7 @@ class Contract(unittest.TestCase):
             c.remove_node(name)
         self.assertGreater(sum(map(len, c.backup())), 1000)
 
-    def test_13_topics_go(self) -> None:
+    def test_14_topics_go(self) -> None:
         c = self.client
         with self.refused("not_empty"):
             c.delete_topic("orders")
@@ -341,7 +368,7 @@ class Contract(unittest.TestCase):
         with self.refused("unknown_topic"):
             c.request(Request("GET", "/v1/topics/orders"))
 
-    def test_14_all_routes_of_the_document_have_been_called(self) -> None:
+    def test_15_all_routes_of_the_document_have_been_called(self) -> None:
         routes: List[Tuple[str, str]] = []
         path = ""
         for line in (ROOT / "docs/openapi.yaml").read_text().splitlines():

@@ -99,8 +99,11 @@ export class Calls {
     this.#timeoutMs = o.timeoutMs ?? 60_000;
   }
 
-  /** Makes a call and reads its answer; undefined where that has no body. */
-  async json(r: Request): Promise<unknown> {
+  /**
+   * Makes a call and reads its answer; undefined where that has no body. mayRepeat is asked, with
+   * the time that is left, before a call is repeated that may have been done.
+   */
+  async json(r: Request, mayRepeat?: (timeoutMs: number) => Promise<boolean>): Promise<unknown> {
     const limit = new Limit(r.signal, r.timeoutMs ?? this.#timeoutMs);
     try {
       for (let tries = 0; ; tries++) {
@@ -109,6 +112,7 @@ export class Calls {
         } catch (err) {
           const pause = this.pause(err, tries);
           if (!r.repeatable || tries >= this.#retries || !worthRepeating(err) || !(await limit.sleep(pause))) throw err;
+          if (mayRepeat && !notDone(err) && !(await mayRepeat(limit.left))) throw err;
         }
       }
     } finally {
@@ -208,6 +212,10 @@ class Limit {
     return this.#own.signal;
   }
 
+  get left(): number {
+    return this.#until - performance.now();
+  }
+
   /** Waits; false, and sooner, when the limit is over before. */
   async sleep(ms: number): Promise<boolean> {
     if (performance.now() + ms >= this.#until) return false;
@@ -259,6 +267,11 @@ function reasonOf(err: unknown): string {
 
 function worthRepeating(err: unknown): boolean {
   return err instanceof Unanswered || (err instanceof Problem && (err.status === 429 || err.status === 503));
+}
+
+/** The call has changed nothing. */
+function notDone(err: unknown): boolean {
+  return err instanceof Problem ? err.status === 429 || /^(no_leader|overloaded|low_disk)$/.test(err.code) : neverSent(err);
 }
 
 /** No connection could be made, so that no node has seen the request. */

@@ -1,4 +1,5 @@
 import { Calls, path, type CallOptions, type Options, type Request } from "./calls.js";
+import { Problem } from "./errors.js";
 import { watch } from "./events.js";
 import { work, type WorkOptions } from "./work.js";
 import type * as t from "./types.js";
@@ -56,8 +57,9 @@ export interface ManyOptions extends CallOptions {
  * A refusal is a Problem, with its code. Any other error means that there was no answer, and then a
  * change may or may not have been made. Calls that are safe to repeat are repeated: reads, a cancel
  * without a condition, putTopic, ack, changes of a node but its removal, a put without a condition
- * and with an absolute time, and an add with an id and an absolute time or with an idempotencyKey,
- * that neither names a merge rule nor repeats; and one with an id and a part, of
+ * or a count and with an absolute time, and an add with an id and an absolute time or with an
+ * idempotencyKey, that does not repeat and names no merge rule but reject; where it may have been
+ * done and the rule is the topic's, only if that rejects, too; and one with an id and a part, of
  * those that collect. Another node is tried when one does not answer; a call about one timer goes to
  * the node that leads its shard, where an answer has named that.
  */
@@ -78,10 +80,27 @@ export class Client {
     return this.#calls.json(r) as Promise<T>;
   }
 
-  /** Adds a timer, and makes its topic if need be. */
+  /**
+   * Adds a timer, and makes its topic if need be. Where the topic decides on a merge, its policy is
+   * read before an add without an answer is repeated, for which the token needs the scope read: if
+   * that merges, or cannot be read, the add is not repeated, which would merge it twice.
+   */
   add(topic: string, spec: t.Spec, o: AddOptions = {}): Promise<t.Timer> {
-    const repeatable = (((spec.id && absolute(spec)) || o.idempotencyKey) && !spec.merge && !spec.repeat) || (spec.id && spec.part);
-    return this.#call({ ...addition(topic, spec, o), repeatable: Boolean(repeatable) });
+    const rejects = Boolean(o.idempotencyKey) || spec.merge === "reject"; // whatever the topic's rule
+    const identified = (spec.id && absolute(spec)) || o.idempotencyKey;
+    const part = spec.id && spec.part;
+    const repeatable = Boolean((identified && (rejects || !spec.merge) && !spec.repeat) || part);
+    const asked = (timeoutMs: number) => this.#rejects(topic, { ...o, timeoutMs });
+    return this.#calls.json({ ...addition(topic, spec, o), repeatable }, rejects || part ? undefined : asked) as Promise<t.Timer>;
+  }
+
+  /** Whether adds of a topic that name no rule are surely not merged. */
+  async #rejects(topic: string, o: CallOptions): Promise<boolean> {
+    try {
+      return (await this.topic(topic, o)).policy.merge === "reject";
+    } catch (err) {
+      return err instanceof Problem && err.code === "unknown_topic";
+    }
   }
 
   /** The timer that add would make, of a series with its first due times. Makes none. */
@@ -91,7 +110,8 @@ export class Client {
 
   /** Creates the timer, or replaces all of it. */
   put(topic: string, id: string, spec: t.Spec, o: PutOptions = {}): Promise<t.Timer> {
-    const repeatable = !o.ifMatch && !o.createOnly && absolute(spec); // a delay would start again
+    // A delay would start again, and so would a count.
+    const repeatable = !o.ifMatch && !o.createOnly && absolute(spec) && !spec.repeat?.count;
     return this.#call({ ...ofTimer("PUT", topic, id, o), body: spec, repeatable });
   }
 

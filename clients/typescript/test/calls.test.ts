@@ -24,15 +24,18 @@ const at = "2030-01-01T00:00:00Z";
 test("calls that are safe to repeat are repeated, and no others", async () => {
   const calls: [boolean, (c: Client) => Promise<unknown>][] = [
     [true, (c) => c.get("o", "a")],
-    [true, (c) => c.add("o", { id: "a", at })],
-    [true, (c) => c.add("o", { id: "a", at_local: "2030-01-01T00:00:00", zone: "UTC" })],
+    [true, (c) => c.add("o", { id: "a", at, merge: "reject" })],
+    [true, (c) => c.add("o", { id: "a", at_local: "2030-01-01T00:00:00", zone: "UTC", merge: "reject" })],
     [true, (c) => c.add("o", { delay: "1s" }, { idempotencyKey: "k" })],
+    [true, (c) => c.add("o", { id: "a", delay: "1s", part: "p" })],
     [false, (c) => c.add("o", { id: "a", delay: "1s" })],
     [false, (c) => c.add("o", { at })],
     [false, (c) => c.add("o", { id: "a", at, merge: "replace" })],
     [false, (c) => c.add("o", { id: "a", at, repeat: { every: "1h" } })],
     [true, (c) => c.dryAdd("o", { delay: "1s" })],
     [true, (c) => c.put("o", "a", { at })],
+    [true, (c) => c.put("o", "a", { at, repeat: { every: "1h" } })],
+    [false, (c) => c.put("o", "a", { at, repeat: { every: "1h", count: 3 } })],
     [false, (c) => c.put("o", "a", { delay: "1s" })],
     [false, (c) => c.put("o", "a", { at }, { ifMatch: 3 })],
     [false, (c) => c.put("o", "a", { at }, { createOnly: true })],
@@ -66,6 +69,67 @@ test("calls that are safe to repeat are repeated, and no others", async () => {
       }
     }
   });
+});
+
+test("an add that its topic may merge is not repeated", async () => {
+  const add = (c: Client) => c.add("o", { id: "a", at });
+  const cut: Reply = { cut: true };
+  const done: Reply = { body: timer };
+  const html: Reply = { body: "<html>" };
+  const policy = (merge: string): Reply => ({ body: { topic: "o", policy: { merge } } });
+  const cases: [string, boolean, ...Reply[]][] = [ // P is an add, G a read of the topic
+    ["P", true, done],
+    ["PGP", true, cut, policy("reject"), done],
+    ["PGPG", false, cut, policy("reject"), cut, policy("collect"), done],
+    ...["keep", "replace", "debounce", "collect"].map((merge): [string, boolean, ...Reply[]] => ["PG", false, cut, policy(merge), done]),
+    ["PG", false, cut, { body: {} }, done],
+    ["PG", false, cut, html, done],
+    ["PGP", true, cut, problem(404, "unknown_topic"), done],
+    ["PG", false, cut, { ...html, status: 404 }, done],
+    ["PG", false, cut, problem(403, "forbidden"), done],
+    ["PGGGP", true, cut, problem(503, "no_leader"), cut, policy("reject"), done],
+    ["PGGG", false, cut],
+    ["PG", false, problem(503, "unavailable"), policy("collect"), done],
+    ["PG", false, { ...html, status: 503 }, policy("collect"), done],
+    ...["no_leader", "overloaded", "low_disk"].map((code): [string, boolean, ...Reply[]] => ["PP", true, problem(503, code), done]),
+    ["PP", true, problem(429, "quota"), done],
+  ];
+  for (const [asked, good, ...replies] of cases) {
+    await using([[...replies]], { retries: 2 }, async (client, node) => {
+      const what = `${asked} of ${JSON.stringify(replies)}`;
+      const err: unknown = await add(client).then(() => undefined, (err: unknown) => err);
+      assert.deepEqual([node.seen.map((r) => r.method[0]).join(""), err === undefined], [asked, good], what);
+      if (!good) assert.equal(err instanceof Problem ? err.status : err instanceof Unanswered && /POST/.test(err.message) && undefined, replies[0]?.status, what);
+      for (const r of node.seen) if (r.method === "GET") assert.equal(r.url, "/v1/topics/o");
+    });
+  }
+});
+
+test("an add waits no longer for the policy than for all, and asks only about what was sent", async () => {
+  const sent: string[] = [];
+  const options = (get: (init: RequestInit) => Promise<Response>): Options => ({
+    timeoutMs: 500, retries: 2,
+    fetch: (url, init = {}) => {
+      sent.push(init.method ?? "");
+      return init.method === "GET" ? get(init) : fetch(url, init);
+    },
+  });
+  const silent = (init: RequestInit) => new Promise<Response>((_, fail) => init.signal?.addEventListener("abort", () => fail(new Error("aborted"))));
+  await using([[{ cut: true }]], options(silent), async (client) => {
+    await assert.rejects(client.add("o", { id: "a", at }), (err) => err instanceof Unanswered && /POST \/v1\/topics\/o\/timers/.test(err.message));
+    assert.deepEqual(sent.splice(0), ["POST", "GET"]);
+  });
+  const stop = new AbortController();
+  const aborts = (init: RequestInit) => {
+    setTimeout(() => stop.abort(new Error("enough")), 10);
+    return silent(init);
+  };
+  await using([[{ cut: true }]], options(aborts), async (client) => {
+    await assert.rejects(client.add("o", { id: "a", at }, { signal: stop.signal }), Unanswered);
+    assert.deepEqual(sent.splice(0), ["POST", "GET"]);
+  });
+  await assert.rejects(new Client(`http://${await freeAddress()}`, options(silent)).add("o", { id: "a", at }), Unanswered);
+  assert.deepEqual(sent, ["POST", "POST", "POST"]);
 });
 
 test("an id of dots is refused before fetch makes another path of it", async () => {

@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { Client, Problem, Receiver, RetryAfter, newSecret, newSigningKey, type Delivery, type Event, type Lease, type Op } from "../src/index.js";
+import { Client, Problem, Receiver, RetryAfter, Unanswered, newSecret, newSigningKey, type Delivery, type Event, type Lease, type Op } from "../src/index.js";
 import { eventually, root, serve, type Node } from "./nodes.js";
 
 let node: Node;
@@ -221,6 +221,33 @@ test("leases by hand", async () => {
   assert.deepEqual((await client.nack([b], { delay: "1h", reason: "later" })).map((r) => r.status), [200]);
   assert.deepEqual([(await client.ack([a]))[0]?.status, (await client.ack([a]))[0]?.status], [200, 200]);
   assert.equal((await client.get("jobs", leases[1]?.id ?? "")).last_error, "later");
+});
+
+test("an add whose answer is lost is done once", async () => {
+  await client.putTopic("digest", { callback: { url: hook() }, merge: "collect" });
+  let lost = false;
+  const lossy = new Client(node.url, {
+    fetch: async (url, init) => {
+      const answer = await fetch(url, init);
+      if (init?.method === "GET" || lost) return answer;
+      lost = true;
+      throw new TypeError("lost");
+    },
+  });
+  await assert.rejects(lossy.add("digest", { id: "day", at: inAnHour(), payload: 1 }), (err) => err instanceof Unanswered && /lost/.test(err.message));
+  const adds = [
+    () => lossy.add("digest", { id: "part", delay: "1h", payload: 1, part: "p" }),
+    () => lossy.add("digest", { delay: "1h", payload: 1 }, { idempotencyKey: "k" }),
+    () => lossy.add("digest", { id: "own", at: inAnHour(), payload: 1, merge: "reject" }),
+    () => lossy.add("mail", { id: "first", at: inAnHour(), payload: 1, callback: { url: hook() } }),
+  ];
+  for (const add of adds) {
+    lost = false;
+    await add();
+    assert.ok(lost);
+  }
+  const payloads = await Promise.all(["day", "part", "idem-k", "own"].map(async (id) => (await client.get("digest", id)).payload));
+  assert.deepEqual([payloads, (await client.get("mail", "first")).version], [[[1], [1], 1, 1], 1]);
 });
 
 test("events", async () => {

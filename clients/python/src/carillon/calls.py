@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from urllib.parse import quote, urlencode, urlsplit
 
-from .errors import Error, NeverSent, Problem, Unanswered, read_problem, worth_repeating
+from .errors import Error, NeverSent, Problem, Unanswered, not_done, read_problem, worth_repeating
 from .leaders import Leaders
 
 _CONNECT_TIMEOUT = 3.0
@@ -106,8 +106,9 @@ class Calls:
         self._retries, self._max_wait, self._timeout = max(retries, 0), max_wait, timeout
         self._current = 0  # the node that answered last, modulo their number
 
-    def json(self, r: Request) -> Any:
-        """Makes a call and reads its answer; None where that has no body."""
+    def json(self, r: Request, may_repeat: Optional[Callable[[float], bool]] = None) -> Any:
+        """Makes a call and reads its answer; None where that has no body. may_repeat is asked,
+        with the seconds that are left, before a call is repeated that may have been done."""
         deadline = time.monotonic() + (self._timeout if r.timeout is None else r.timeout)
         tries = 0
 
@@ -122,7 +123,9 @@ class Calls:
                 late = time.monotonic() + wait >= deadline
                 if not r.repeatable or tries >= self._retries or not worth_repeating(err) or late:
                     raise
-            time.sleep(wait)
+                time.sleep(wait)
+                if may_repeat and not not_done(err) and not may_repeat(deadline - time.monotonic()):
+                    raise
             tries += 1
 
     def open(self, r: Request, silence: Optional[float]) -> Stream:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Literal, Optional, Seque
 
 from . import types as t
 from .calls import Calls, Cancel, Request, path
+from .errors import Error, Problem
 from .events import Events
 from .worker import Worker
 
@@ -25,10 +26,11 @@ class Client:
     A refusal is a Problem, with its code. Unanswered means that there was no answer, and then a
     change may or may not have been made. Calls that are safe to repeat are repeated: reads, a
     cancel without a condition, put_topic, ack, changes of a node but its removal, a put without a
-    condition and with an absolute time, and an add with an id and an absolute time or with an
-    idempotency_key, that neither names a merge rule nor repeats; and one with an id and a part, of
-    those that collect. Another node is tried when one does not answer; a call about one timer goes
-    to the node that leads its shard, where an answer has named that.
+    condition or a count and with an absolute time, and an add with an id and an absolute time or
+    with an idempotency_key, that does not repeat and names no merge rule but reject; where it may
+    have been done and the rule is the topic's, only if that rejects, too; and one with an id and a
+    part, of those that collect. Another node is tried when one does not answer; a call about one
+    timer goes to the node that leads its shard, where an answer has named that.
 
     retries is how often a call is repeated at most, max_wait the longest pause before that, even
     if Retry-After is longer, and timeout the limit of a call with its repetitions; all times are
@@ -62,11 +64,26 @@ class Client:
         self, topic: str, spec: t.Spec, *, idempotency_key: Optional[str] = None, timeout: Optional[float] = None
     ) -> t.Timer:
         """Adds a timer, and makes its topic if need be. An idempotency_key, instead of an id,
-        makes the id, so that an add without an answer may be repeated, with a delay, too."""
+        makes the id, so that an add without an answer may be repeated, with a delay, too. Where
+        the topic decides on a merge, its policy is read before that, for which the token needs the
+        scope read: if that merges, or cannot be read, the add is not repeated, which would merge
+        it twice."""
         r = self._addition(topic, spec, idempotency_key, timeout)
-        identified = spec.get("id") and _absolute(spec) or idempotency_key
-        r.repeatable = bool(identified) and not spec.get("merge") and not spec.get("repeat") or bool(spec.get("id") and spec.get("part"))
-        return self._timer(r)
+        rejects = bool(idempotency_key) or spec.get("merge") == "reject"  # whatever the topic's rule
+        identified = bool(spec.get("id") and _absolute(spec) or idempotency_key)
+        part = bool(spec.get("id") and spec.get("part"))
+        r.repeatable = identified and (rejects or not spec.get("merge")) and not spec.get("repeat") or part
+        timer: t.Timer = self.calls.json(r, None if rejects or part else lambda left: self._rejects(topic, left))
+        return timer
+
+    def _rejects(self, topic: str, timeout: float) -> bool:
+        """Whether adds of a topic that name no rule are surely not merged."""
+        try:
+            return self.topic(topic, timeout=timeout)["policy"]["merge"] == "reject"
+        except Problem as err:
+            return err.code == "unknown_topic"
+        except (Error, ValueError, LookupError, TypeError):
+            return False
 
     def dry_add(
         self, topic: str, spec: t.Spec, *, idempotency_key: Optional[str] = None, timeout: Optional[float] = None
@@ -87,7 +104,9 @@ class Client:
         """Creates the timer, or replaces all of it: only at that version, or only if the id is
         not in use."""
         r = self._put(topic, id, spec, if_match, create_only, timeout)
-        r.repeatable = not if_match and not create_only and _absolute(spec)  # a delay would start again
+        counted = (spec.get("repeat") or {}).get("count")
+        # A delay would start again, and so would a count.
+        r.repeatable = not if_match and not create_only and _absolute(spec) and not counted
         return self._timer(r)
 
     def dry_put(

@@ -61,6 +61,13 @@ def worth_repeating(err: Error) -> bool:
     return isinstance(err, Unanswered) or isinstance(err, Problem) and err.status in (429, 503)
 
 
+def not_done(err: Error) -> bool:
+    """The call has changed nothing."""
+    if isinstance(err, Problem):
+        return err.status == 429 or err.code in ("no_leader", "overloaded", "low_disk")
+    return isinstance(err, NeverSent)
+
+
 def refused_for_good(err: BaseException) -> bool:
     """Asking again does not help."""
     return isinstance(err, Problem) and 300 <= err.status < 500 and err.status not in (408, 429)
