@@ -158,9 +158,13 @@ test("repetitions end: by their number, by the time, by the signal", async () =>
     await client.get("o", "a");
     assert.ok(Date.now() - began >= 290, "it did not wait as long as it was asked to");
   });
-  await using([[problem(503, "overloaded", { "Retry-After": "60" })]], { timeoutMs: Infinity }, async (client) => {
-    const stop = new AbortController();
-    setTimeout(() => stop.abort(new Error("enough")), 50);
+  const stop = new AbortController();
+  const answered: typeof fetch = async (url, init) => {
+    const answer = await fetch(url, init);
+    setTimeout(() => stop.abort(new Error("enough")), 300); // it waits by then
+    return answer;
+  };
+  await using([[problem(503, "overloaded", { "Retry-After": "60" })]], { timeoutMs: Infinity, fetch: answered }, async (client) => {
     await assert.rejects(client.get("o", "a", { signal: stop.signal }), (err) => err instanceof Problem);
     await assert.rejects(client.get("o", "a", { signal: stop.signal }), /enough/);
   });
