@@ -91,11 +91,11 @@ func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 // newIdentity is for an empty directory only. A log without an identity belongs to a node whose
 // identity was lost.
 func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
-	if _, err := fsys.Stat(shard.SnapshotsDir(dir)); err == nil {
-		return Identity{}, fmt.Errorf("node: %s holds snapshots but no %s: a restore into it was interrupted; restore into an empty directory", dir, identityFile)
-	}
 	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
 		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; %s", dir, identityFile, identityAdvice)
+	}
+	if _, err := fsys.Stat(shard.SnapshotsDir(dir)); err == nil {
+		return Identity{}, fmt.Errorf("node: %s holds snapshots but no %s: a restore into it was interrupted; restore into an empty directory", dir, identityFile)
 	}
 	// A directory that a killed process has made may be in memory only: it must be there after a
 	// power cut if its files count.

@@ -79,8 +79,10 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 		}
 		random = nil
 	}
-	if err := fsys.MkdirAll("other/wal"); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"other/wal", "other/snapshots"} {
+		if err := fsys.MkdirAll(dir); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := lockIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") || !strings.Contains(err.Error(), identityAdvice) {
 		t.Error(err)
