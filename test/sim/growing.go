@@ -9,9 +9,9 @@ import (
 )
 
 // One run in eight doubles the number of its shards, at a moment of the first phase; half of those
-// with few shards do it twice, at one request or at two. The product does all that: its meta group,
-// controller, routing and hosts. Clients and judges name a timer by the shard that gave its number,
-// which moves with it; where it is by now is holder.
+// do it twice, at one request or at two. The product does all that: its meta group, controller,
+// routing and hosts. Clients and judges name a timer by the shard that gave its number, which moves
+// with it; where it is by now is holder.
 
 // growing is the doubling of a run.
 type growing struct {
@@ -22,9 +22,6 @@ type growing struct {
 	born      int  // the last shard that had a leader
 }
 
-// fewShards is up to how many shards a run may double twice: they are divided one after the other.
-const fewShards = 12
-
 func (w *World) drawGrowing() {
 	g := &w.growing
 	g.chance = newChance(w.cfg.Seed, 67)
@@ -34,7 +31,7 @@ func (w *World) drawGrowing() {
 	}
 	w.swarm.replicaFaults.overtake = 0 // its timers have a topic that there never was: it is awaited
 	g.doublings = 1
-	if again := newChance(w.cfg.Seed, 83); w.swarm.shards <= fewShards && again.IntN(2) == 0 {
+	if again := newChance(w.cfg.Seed, 83); w.cfg.Profile != wide && again.IntN(2) == 0 {
 		g.doublings, g.atOnce = 2, again.IntN(2) == 0
 	}
 }
