@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -193,6 +194,34 @@ func TestImportAgainOfPausedTimers(t *testing.T) {
 	})
 }
 
+// TestImportOfWhatIsThere: an id may be in use by the very timer that the file has, though another
+// request made it: by a delay, say. What differs is named.
+func TestImportOfWhatIsThere(t *testing.T) {
+	const head = `{"export":{"version":1,"topic":"t","policy":{}}}` + "\n"
+	const file = `{"id":"a","at_ms":1893456000000,"payload":{"n": 1.50},"callback":{"url":"http://x/","timeout":"1s"},"labels":["eu"]}`
+	const series = `{"id":"a","at_ms":1893456000000,"repeat":{"every":"1h"}}`
+	const refused = `{"results":[{"status":409,"id":"a","error":{"code":"exists","status":409,"detail":"the id is in use with other content"}}]}`
+	for _, test := range []struct{ name, line, there, want string }{
+		{"the same", file, `{"id":"a","version":3,"state":"scheduled","due":"2030-01-01T00:00:00.000Z","due_ms":1893456000000,"payload":{"n": 1.50},"callback":{"timeout":"1s","url":"http://x/"},"labels":["eu"],"attempts":0,"weight":2}`, ""},
+		{"at", strings.Replace(file, `"at_ms":1893456000000`, `"at":"2030-01-01T01:00:00+01:00"`, 1), `{"id":"a","due_ms":1893456000000,"payload":{"n": 1.50},"callback":{"timeout":"1s","url":"http://x/"},"labels":["eu"]}`, ""},
+		{"others", file, `{"id":"a","due_ms":1893456000001,"payload":{"n": 1.5},"callback":{"timeout":"1s","url":"http://x/"},"labels":["eu"],"priority":9}`, "payload, priority, time"},
+		{"paused since", file, `{"id":"a","due_ms":1893456000000,"payload":{"n": 1.50},"callback":{"timeout":"1s","url":"http://x/"},"labels":["eu"],"paused":true}`, ""},
+		{"a series goes on", series, `{"id":"a","due_ms":1893459600000,"repeat":{"every":"1h"}}`, ""},
+		{"another series", series, `{"id":"a","due_ms":1893459600000,"repeat":{"every":"2h"}}`, "repeat, time"},
+	} {
+		node := &fakeNode{replies: []reply{{status: 200, body: `{"topic":"t"}`}, {status: 200, body: refused}, {status: 200, body: test.there}}}
+		server := httptest.NewServer(node)
+		got := carillon(t, head+test.line+"\n"+`{"end":{"timers":1}}`, []string{"CARILLON_URL=" + server.URL}, "ctl", "import", "-")
+		server.Close()
+		if test.want == "" && (got.code != exitOK || got.out != "t: 0 added, 1 there already\n") {
+			t.Errorf("%s: %+v", test.name, got)
+		}
+		if test.want != "" && (got.code != exitFailure || !strings.Contains(got.err, "the file has another "+test.want+"\n")) {
+			t.Errorf("%s: %+v, want %s", test.name, got, test.want)
+		}
+	}
+}
+
 // An import that would lose something that nobody agreed to lose changes nothing.
 func TestImportRefuses(t *testing.T) {
 	const head = `{"export":{"version":1,"topic":"t","policy":{}}}` + "\n"
@@ -212,6 +241,10 @@ func TestImportRefuses(t *testing.T) {
 		{name: "not an export", args: import1, stdin: `{"id":"a"}`, err: []string{"line 1", "not what export wrote"}, code: exitFailure},
 		{name: "newer", args: import1, stdin: strings.Replace(head, `"version":1`, `"version":2`, 1), err: []string{"version 2"}, code: exitFailure},
 		{name: "no id", args: import1, stdin: head + `{"at_ms":1}`, err: []string{"line 2", "no id"}, code: exitFailure},
+		{
+			name: "a long line", args: import1, stdin: head + `{"id":"a","at_ms":1,"payload":"` + strings.Repeat("x", 5_000_000) + `"}`,
+			err: []string{"line 2 is longer than 2097152 bytes, which no node takes as an add: the file is damaged, or the timer's payload is too large; nothing"}, code: exitFailure,
+		},
 		{name: "a delay", args: import1, stdin: head + `{"id":"a","delay":"1s"}`, err: []string{"no absolute time"}, code: exitFailure},
 		{name: "hidden header", args: import1, stdin: hidden, err: []string{"--without-secrets"}, code: exitUsage},
 		{

@@ -151,7 +151,9 @@ func readExport(r io.Reader, to importer) error {
 			return fault(err)
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("line %d is longer than %d bytes, which no node takes as an add: the file is damaged, or the timer's payload is too large; nothing was imported, take the line out and count one less in the topic's last line", number+1, maxImportLine)
+	} else if err != nil {
 		return fmt.Errorf("line %d: %w", number+1, err)
 	}
 	if open || topics == 0 {

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"carillon/client"
@@ -183,7 +185,7 @@ func (r *importRun) pause() error {
 		switch {
 		case is && (p.Status == http.StatusGone || p.Code == client.ErrInFlight):
 		case is && !p.Retryable:
-			r.refuse(o.id, p)
+			r.refuse(o.id, p, "")
 		case err != nil:
 			return fmt.Errorf("%w; some timers that were paused have another time yet: the same import continues from it", err)
 		}
@@ -303,8 +305,17 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 			}
 		case p.Retryable:
 			later, last = append(later, *o), p
+		case p.Code == client.ErrExists:
+			others, err := r.others(o)
+			if err != nil {
+				return 0, err
+			}
+			if r.there++; len(others) > 0 {
+				r.there--
+				r.refuse(o.id, p, "; the file has another "+strings.Join(others, ", "))
+			}
 		default:
-			r.refuse(o.id, p)
+			r.refuse(o.id, p, "")
 		}
 	}
 	r.ops = later
@@ -314,10 +325,70 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 	return 0, nil
 }
 
-func (r *importRun) refuse(id string, p *client.Problem) {
+// others names what an add has that the timer of its id has not. None: that timer is the one that the
+// file has, though another request made it, by a delay say. It may have been paused or resumed since,
+// and a series may have gone on.
+func (r *importRun) others(o *importOp) ([]string, error) {
+	body, err := r.ctl.do(client.Request{Method: http.MethodGet, Path: timerRef{r.head.Topic, o.id}.path()})
+	if errors.Is(err, client.ErrUnknownTimer) {
+		return []string{"life: it is gone by now, import again"}, nil
+	}
+	var t shownTimer
+	if err == nil {
+		err = readAnswer(body, &t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.Paused = false; membersOf(r.head.Policy)["per_key"] == nil {
+		t.Weight = 0 // as export has it
+	}
+	if hidesHeader(t.Callback) {
+		if t.Callback, err = withoutHidden(t.Callback); err != nil {
+			return nil, err
+		}
+	}
+	has, there := membersOf(o.body), membersOf(t.add())
+	if o.then != nil {
+		delete(has, "at_ms")
+		maps.Copy(has, membersOf(o.then))
+	}
+	goesOn := has["repeat"] != nil && same(has["repeat"], there["repeat"])
+	dueMs := dueOf(has)
+	for _, name := range []string{"op", "merge", "at", "at_ms", "at_local", "zone"} {
+		delete(has, name)
+		delete(there, name)
+	}
+	names := map[string]bool{"time": dueMs != t.DueMs && (!goesOn || dueMs > t.DueMs)}
+	for name := range has {
+		names[name] = !bytes.Equal(has[name], there[name]) && (name == "payload" || !same(has[name], there[name]))
+	}
+	for name := range there {
+		names[name] = names[name] || has[name] == nil
+	}
+	maps.DeleteFunc(names, func(_ string, differs bool) bool { return !differs })
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// dueOf is the time of an add in Unix ms; -1 if it is a local one.
+func dueOf(add map[string]json.RawMessage) int64 {
+	var at struct {
+		At   time.Time `json:"at"`
+		AtMs *int64    `json:"at_ms"`
+	}
+	switch err := json.Unmarshal(plain(add), &at); {
+	case err != nil || at.AtMs == nil && at.At.IsZero():
+		return -1
+	case at.AtMs != nil:
+		return *at.AtMs
+	}
+	return at.At.Add(time.Millisecond - 1).UnixMilli() // finer ones are rounded up
+}
+
+func (r *importRun) refuse(id string, p *client.Problem, why string) {
 	switch r.refused++; {
 	case r.refused <= importSaid:
-		fmt.Fprintf(r.term.Err, "carillon: %s/%s: %s\n", r.head.Topic, id, refusal(p))
+		fmt.Fprintf(r.term.Err, "carillon: %s/%s: %s\n", r.head.Topic, id, refusal(p)+why)
 	case r.refused == importSaid+1:
 		fmt.Fprintln(r.term.Err, "carillon: there are more that are refused")
 	}
