@@ -276,27 +276,25 @@ func (d *division) proposeSweep() {
 	}
 }
 
-// ownersBy returns which of so many shards has a timer that a table has; 0: that is not known.
-func (d *division) ownersBy(t *table.Table, of int) func(h timer.Handle, seq uint64) timer.ShardID {
-	return func(h timer.Handle, seq uint64) timer.ShardID {
-		if !t.Live(h, seq) {
-			return 0
+// ownersBy returns which of so many shards has a timer that a table has; nil: that is not known.
+func (d *division) ownersBy(t *table.Table, of int) scheduler.Owner {
+	host := d.s.g.w.host
+	return func(h timer.Handle, seq uint64) *scheduler.Scheduler {
+		if topic, known := host.cfg.Topics.Topic(t.TopicOf(h)); known && t.Live(h, seq) {
+			return host.shard(timer.ShardOf(topic, t.ID(h), of)).scheduler
 		}
-		if topic, known := d.s.g.w.host.cfg.Topics.Topic(t.TopicOf(h)); known {
-			return timer.ShardOf(topic, t.ID(h), of)
-		}
-		return 0
+		return nil
 	}
 }
 
 // nobody is the owner of all timers where an entry has divided the table: the child has what has
 // left.
-func nobody(timer.Handle, uint64) timer.ShardID { return 0 }
+func nobody(timer.Handle, uint64) *scheduler.Scheduler { return nil }
 
 // leave handles that the table has been divided, on any replica: what is known of leases of the
 // child's timers, and what waits for these, goes over to the child, or to the owner where that is
 // known.
-func (d *division) leave(owner func(h timer.Handle, seq uint64) timer.ShardID) {
+func (d *division) leave(owner scheduler.Owner) {
 	s := d.s
 	of, h := s.table.DividedOf(), s.g.w.host
 	if int(s.g.shard) > of/2 {
@@ -307,12 +305,7 @@ func (d *division) leave(owner func(h timer.Handle, seq uint64) timer.ShardID) {
 	d.end()
 	d.bearAt = 0 // that was of another child
 	child := h.shard(s.g.shard + timer.ShardID(of/2))
-	s.scheduler.Leave(child.scheduler, func(leased timer.Handle, seq uint64) *scheduler.Scheduler {
-		if id := owner(leased, seq); id != 0 {
-			return h.shard(id).scheduler
-		}
-		return nil
-	})
+	s.scheduler.Leave(child.scheduler, owner)
 	if s.table.Leaving() {
 		child.g.w.box.post(awaited{child.g})
 	}

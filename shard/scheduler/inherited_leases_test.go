@@ -242,3 +242,32 @@ func TestLeadsAgainLate(t *testing.T) {
 		t.Errorf("the timer is %+v", d)
 	}
 }
+
+// TestLeaveByTwoDivisionsAtOnce: a former leader was behind while its shard was divided twice. Each
+// lease goes to the shard that has its timer, which is told how the call ended.
+func TestLeaveByTwoDivisionsAtOnce(t *testing.T) {
+	first, second, third := newReplica(t), newReplica(t), newReplica(t)
+	stays, left, leftLater := first.add("a", 0), first.add("b", 0), first.add("c", 0)
+	first.turn()
+	for _, r := range []*replica{first, second, third} {
+		r.End()
+	}
+	owners := map[timer.Handle]*Scheduler{stays: first.Scheduler, left: second.Scheduler, leftLater: third.Scheduler}
+	first.SetTable(table.New(1, startMs)) // none of them is there any more, and no division says where they are
+	first.Leave(third.Scheduler, func(h timer.Handle, _ uint64) *Scheduler { return owners[h] })
+	second.turn()
+	third.turn()
+	for _, c := range first.calls {
+		c.done(delivery.Outcome{Status: 200, StartedMs: first.now.WallMs, EndedMs: first.now.WallMs})
+	}
+	for range 2 {
+		for _, r := range []*replica{first, second, third} {
+			r.turn()
+		}
+	}
+	for r, want := range map[*replica]timer.Handle{first: stays, second: left, third: leftLater} {
+		if len(r.reports) != 1 || r.reports[0].Handle != want || r.reports[0].Attempt.Status != 200 {
+			t.Errorf("shard of timer %d reports %+v", want, r.reports)
+		}
+	}
+}

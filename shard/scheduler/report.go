@@ -141,11 +141,14 @@ type departure struct {
 	acked   acked
 }
 
-// Leave hands the leases of timers that have left over to the schedulers of the shards that have
-// them now: that of the child, or the one that owner returns, which is nil where that is not known.
-// A replica that was behind by several divisions gets their table at once. Changes that wait for one
-// of the leases continue. Cost: O(leases), and that of ReviewDropped.
-func (s *Scheduler) Leave(child *Scheduler, owner func(h timer.Handle, seq uint64) *Scheduler) {
+// Owner is the scheduler of the shard that has a timer now; nil: that is not known.
+type Owner func(h timer.Handle, seq uint64) *Scheduler
+
+// Leave hands the leases of timers that have left over to the schedulers of their owners, or of the
+// child where the owner is not known. A replica that was behind by several divisions gets their
+// table at once, and so has several owners. Changes that wait for one of the leases continue. Cost:
+// O(leases), and that of ReviewDropped.
+func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 	departures, order := map[*Scheduler]*departure{}, []*Scheduler{}
 	to := func(next *Scheduler) *departure {
 		if departures[next] == nil {
@@ -245,7 +248,7 @@ func (o *outcomes) leave() {
 
 // depart stops counting the leases of timers that have left, and passes on those of consumers, which
 // count where their timers are.
-func (tl *topicLimits) depart(where func(timer.Handle, uint64) *Scheduler, pass func(*Scheduler, timer.Handle, carriedLease)) {
+func (tl *topicLimits) depart(where Owner, pass func(*Scheduler, timer.Handle, carriedLease)) {
 	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
 		for _, h := range slices.Sorted(maps.Keys(all)) {
 			c := all[h]
