@@ -25,7 +25,7 @@ type restored struct {
 // mayForget excuses one loss: the file with this name, which is about to be damaged, is a snapshot
 // from a peer that the node has promised to nobody yet. Its log must still hold all before it.
 func (n *node) mayForget(name string) {
-	list, err := wal.Snapshots(n.disk, filepath.Join(dataDir, "snapshots"))
+	list, err := wal.Snapshots(n.copyOf(), filepath.Join(dataDir, "snapshots"))
 	if err != nil {
 		n.w.violate("rot", "%v", err)
 	}
