@@ -27,7 +27,7 @@ var (
 	ErrUnknownNode  = errors.New("no such node")
 	ErrNotGone      = errors.New("no majority of the voters confirms that the process is gone")
 	// Register by a process that is older than one known.
-	ErrStale        = errors.New("the node's data directory is an old copy; start the node with its newest one")
+	ErrStale        = errors.New("the node's data directory is an older copy of what it was")
 	ErrRemoved      = errors.New("the node was removed from the cluster; it can only return with an empty data directory")
 	ErrNameTaken    = errors.New("another node has this name")
 	ErrLastNode     = errors.New("the cluster would have no node left")
