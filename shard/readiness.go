@@ -199,5 +199,5 @@ func (s *timerShard) tickCanary() {
 
 func (s *timerShard) putCanary() {
 	s.waiting = append(s.waiting, &op{shard: s, brief: true, deadline: s.g.w.now.Mono + waitLimit,
-		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: s.g.w.now.WallMs}}})
+		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: table.CanaryID, Spec: &timer.Spec{DueMs: s.g.w.now.WallMs}}})
 }

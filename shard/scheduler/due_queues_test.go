@@ -264,7 +264,7 @@ func TestDroppedEntry(t *testing.T) {
 
 func TestCanary(t *testing.T) {
 	r := newReplica(t)
-	r.command(timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: r.now.WallMs}})
+	r.command(timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: table.CanaryID, Spec: &timer.Spec{DueMs: r.now.WallMs}})
 	r.turn()
 	if r.canaries != 1 || len(r.calls) != 0 {
 		t.Errorf("%d canaries, %d calls", r.canaries, len(r.calls))

@@ -7,6 +7,7 @@ import (
 	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/wheel"
 )
 
 var other = table.NewIncarnation(otherNode, 1)
@@ -268,6 +269,26 @@ func TestLeaveByTwoDivisionsAtOnce(t *testing.T) {
 	for r, want := range map[*replica]timer.Handle{first: stays, second: left, third: leftLater} {
 		if len(r.reports) != 1 || r.reports[0].Handle != want || r.reports[0].Attempt.Status != 200 {
 			t.Errorf("shard of timer %d reports %+v", want, r.reports)
+		}
+	}
+}
+
+// TestOverdueWithoutTheCanary: what is due in a shard without a leader is counted without the
+// canary, whether the former leader has taken that out of the wheel or not.
+func TestOverdueWithoutTheCanary(t *testing.T) {
+	for _, popped := range []bool{false, true} {
+		r := newReplica(t)
+		r.command(timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: table.CanaryID, Spec: &timer.Spec{DueMs: r.now.WallMs}})
+		r.table.Advance(r.now.WallMs, WheelBudget)
+		if popped {
+			r.table.Pop(make([]wheel.Handle, 1))
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			r.add(id, 1000)
+		}
+		r.table.Advance(r.now.WallMs+2000, WheelBudget)
+		if n := r.table.Overdue(); n != 3 {
+			t.Errorf("popped %v: %d are overdue, want 3", popped, n)
 		}
 	}
 }

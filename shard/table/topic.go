@@ -12,6 +12,9 @@ import (
 // history does not record it, and forecasts do not count it.
 const CanaryTopic timer.TopicID = 1<<32 - 1
 
+// CanaryID is the id of the probe timer.
+const CanaryID = "canary"
+
 const tombstoneKeepMs = 60 * 60_000 // how long a closed topic refuses adds
 
 // topics counts timers by topic and state, in O(1) for each change. Row numbers are local to this

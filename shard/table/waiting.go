@@ -119,11 +119,15 @@ func (t *timetable) addWait(h timer.Handle, s *slab.Slot, by int64) {
 }
 
 // Overdue returns about how many clients' timers are due, in a table whose wheel moves on and from
-// which nothing is popped.
+// which nothing is popped. The leader that this replica may have been has perhaps popped the canary.
 func (t *timetable) Overdue() int64 {
-	canary, all := t.Counts(CanaryTopic), t.Totals()
-	own := canary.Scheduled + canary.Leased
-	return max(0, min(int64(t.wheel.Due()), all.Scheduled+all.Leased)-own)
+	all := t.Totals()
+	due := min(int64(t.wheel.Due()), all.Scheduled+all.Leased)
+	canary := t.Find(CanaryTopic, []byte(CanaryID))
+	if when, in := t.wheel.When(wheel.Handle(canary)); in && when <= t.wheel.Now() {
+		due--
+	}
+	return max(0, due)
 }
 
 // Queue is where a leader has a due timer wait once it has left the wheel. It counts those of its
