@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,9 +303,9 @@ func TestRouteReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeCluster(3, 3)
 		f.timers[2] = []*timer.Timer{{ID: "a", Topic: 1, State: timer.Scheduled}}
-		lost := 0
+		var lost atomic.Int32 // a listing asks several nodes at once
 		f.onCall = func(ctx context.Context, _ fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
-			switch lost++; lost {
+			switch lost.Add(1) {
 			case 1:
 				return nil, errBrokenFake
 			case 2:
