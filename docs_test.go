@@ -124,8 +124,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestPackagesLinkToTheRepository: a package's page leads to the repository's files by URLs, as it is
-// read without them.
+// TestPackagesLinkToTheRepository: a package's page leads to the repository's files by URLs, as it
+// is read without them.
 func TestPackagesLinkToTheRepository(t *testing.T) {
 	const url = "https://example.com/carillon/blob/v1.0.0/"
 	for _, page := range []string{"client/README.md", "clients/python/README.md", "clients/typescript/README.md", "CHANGELOG.md"} {

@@ -12,8 +12,9 @@ import (
 // the types that it embeds.
 //
 // walls_test.go counts the own methods only. A part that is embedded has its own file and its own
-// tests and does not know the whole, so it is read alone; forwarding to it by hand would add methods
-// and hide none. But a type must not get within the walls by that alone. So here they count.
+// tests and does not know the whole, so it is read alone; forwarding to it by hand would add
+// methods and hide none. But a type must not get within the walls by that alone. So here they
+// count.
 const maxWide = 60
 
 // wide lists the types that are over it, with what they may have. A number here may only go down.
@@ -42,8 +43,8 @@ var wide = map[string]int{
 	"transport/api.request":     80,
 }
 
-// TestEmbeddingHidesNoMethods: a type does not get within its walls by embedding its parts. Of a type
-// of another folder the exported methods count.
+// TestEmbeddingHidesNoMethods: a type does not get within its walls by embedding its parts. Of a
+// type of another folder the exported methods count.
 func TestEmbeddingHidesNoMethods(t *testing.T) {
 	own, embeds := map[string]map[string]bool{}, map[string][]string{}
 	add := func(typ, method string) {

@@ -141,8 +141,8 @@ func TestReceiversAreLettersOfTheirTypes(t *testing.T) {
 	}
 }
 
-// abbreviates reports whether short has letters of long in their order, from the beginning of one of
-// its words on.
+// abbreviates reports whether short has letters of long in their order, from the beginning of one
+// of its words on.
 func abbreviates(short, long string) bool {
 	for i, r := range long {
 		if i > 0 && !unicode.IsUpper(r) || !strings.EqualFold(string(r), short[:1]) {

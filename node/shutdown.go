@@ -12,10 +12,10 @@ import (
 // handOverTime is how long a stopping node tries to give its leaderships away.
 const handOverTime = 5 * time.Second
 
-// await waits for the end (a signal such as SIGTERM, or a part that has failed) and brings it about:
-// leaderships go, intake stops, calls in flight end and are reported, the shards stop, calls that
-// last longer are cut off, then the rest ends. A process whose log has failed does not wait for
-// anybody.
+// await waits for the end (a signal such as SIGTERM, or a part that has failed) and brings it
+// about: leaderships go, intake stops, calls in flight end and are reported, the shards stop, calls
+// that last longer are cut off, then the rest ends. A process whose log has failed does not wait
+// for anybody.
 func (s *services) await() error {
 	var reason error
 	select {

@@ -252,8 +252,8 @@ func TestLimitsByTestClock(t *testing.T) {
 	}
 }
 
-// TestRatesByTestClock: nothing is late by a clock that stands still, so a burst of one costs nothing
-// of the rate. 400 a second come every 2 and 3 ms in turn.
+// TestRatesByTestClock: nothing is late by a clock that stands still, so a burst of one costs
+// nothing of the rate. 400 a second come every 2 and 3 ms in turn.
 func TestRatesByTestClock(t *testing.T) {
 	receiver := newCalled(t)
 	r := start(t, t.TempDir(), withTestClock)

@@ -20,8 +20,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gossipNetwork is some Members on loopback; news is signalled whenever anybody's list changes or anybody
-// logs.
+// gossipNetwork is some Members on loopback; news is signalled whenever anybody's list changes or
+// anybody logs.
 type gossipNetwork struct {
 	t    *testing.T
 	news chan struct{}

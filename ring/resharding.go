@@ -44,7 +44,7 @@ func (c *cluster) mayGrow(to int) error {
 	return nil
 }
 
-// growths says which numbers of shards can follow now, where to was asked for.
+// growths lists the numbers of shards that can follow now, where to was asked for.
 func growths(now, to int) string {
 	var can []string
 	for n := 2 * now; n <= MaxGrowth; n *= 2 {

@@ -105,6 +105,8 @@ func (r *replica) applyAssignment(row *Assignment) {
 	}
 	if r.raft != nil {
 		r.w.touch(r)
+	} else {
+		r.publish() // nobody awaits a child's replica that will not be here
 	}
 }
 

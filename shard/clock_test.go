@@ -452,9 +452,10 @@ func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 	r.audit()
 }
 
-// TestSeriesReportedInDoubt: a new leader whose clock is in doubt, and ten years ahead, receives the
-// report of its predecessor's call. Once its clock is right, the series continues at the right time.
-// Nothing would correct it later: the shard's own clock was never ahead. Found by the simulator.
+// TestSeriesReportedInDoubt: a new leader whose clock is in doubt, and ten years ahead, receives
+// the report of its predecessor's call. Once its clock is right, the series continues at the right
+// time. Nothing would correct it later: the shard's own clock was never ahead. Found by the
+// simulator.
 func TestSeriesReportedInDoubt(t *testing.T) {
 	for _, test := range []struct {
 		catchUp timer.CatchUp

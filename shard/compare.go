@@ -230,9 +230,9 @@ func (c *comparison) receive(r *replica, from uint64, body []byte) {
 }
 
 // A replica whose state is not that of most others, while its log is right, is wrong. It votes and
-// keeps the log as before, but does not lead, answer, write snapshots or send them. The host reports
-// it to the meta group's leader, which takes the replica out of the group and makes another on the
-// same node, or elsewhere, under a new id (docs/adr/0056).
+// keeps the log as before, but does not lead, answer, write snapshots or send them. The host
+// reports it to the meta group's leader, which takes the replica out of the group and makes another
+// on the same node, or elsewhere, under a new id (docs/adr/0056).
 
 // ErrMemoryFault reports that a state in memory differs from the applied one.
 var ErrMemoryFault = errors.New("the state in memory has changed by itself")

@@ -8,8 +8,8 @@ import (
 )
 
 // TestNothingGoesWhileDeliveryChanges: after the shard has switched its delivery mode and before
-// the topic has, no timer is called or pulled. Firing continues once the topic has followed, or once
-// the shard has been switched back. A lease is released if its call has not started.
+// the topic has, no timer is called or pulled. Firing continues once the topic has followed, or
+// once the shard has been switched back. A lease is released if its call has not started.
 func TestNothingGoesWhileDeliveryChanges(t *testing.T) {
 	r := newHostHarness(t, nil)
 	deliver := func(turn uint32, pull bool) timer.Code {

@@ -33,9 +33,9 @@ func (a awaited) handle(w *worker) {
 	a.replica.publish()
 }
 
-// toBeBorn reports whether a child without a replica here may get one of the first: not if these are
-// on other nodes, as where this one joined the parent's members later, and not if it was moved away
-// since.
+// toBeBorn reports whether a child without a replica here may get one of the first: not if these
+// are on other nodes, as where this one joined the parent's members later, and not if it was moved
+// away since.
 func (r *replica) toBeBorn() bool {
 	row := &r.membership.row
 	return row.Group == 0 || r.tombstone < firstReplica(row, r.w.host.cfg.Node)

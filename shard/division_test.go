@@ -619,3 +619,26 @@ func TestBirthOnAFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// TestUnknownChildIsNotAwaitedForEver: a node learns only after it has waited for a while that the
+// child is born on other nodes. It is ready then.
+func TestUnknownChildIsNotAwaitedForEver(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		d.child.Members = []Member{{Node: 8, Replica: ReplicaID(8, 1)}}
+		d.look()
+		d.host.shard(1).g.w.touch(d.host.group(1))
+		d.pass(birthTimeout + time.Second)
+		if d.host.shard(1).table.DividedOf() != 2 {
+			t.Fatal("the shard is not divided: the test is about nothing")
+		}
+		if d.host.NotReady(true) == nil {
+			t.Error("timers have waited for the child for long, and the node is ready")
+		}
+		d.host.Place([]Assignment{d.child})
+		d.pass(100 * time.Millisecond)
+		if err := d.host.NotReady(true); err != nil {
+			t.Errorf("the child is on another node, and this one says %v", err)
+		}
+		d.addsRefused()
+	})
+}

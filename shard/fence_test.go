@@ -149,8 +149,8 @@ func TestFenceIsNoProof(t *testing.T) {
 	}
 }
 
-// TestFenceOfAnEarlierLeadership: a fence proves nothing about leases that the process took later. It
-// has lived, and led again.
+// TestFenceOfAnEarlierLeadership: a fence proves nothing about leases that the process took later.
+// It has lived, and led again.
 func TestFenceOfAnEarlierLeadership(t *testing.T) {
 	r, p, _ := inheritedHarness(t, nil)
 	r.deposed()

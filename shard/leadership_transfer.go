@@ -10,8 +10,8 @@ import (
 // removed or its state is wrong.
 
 const (
-	// transferAfter is how long a leader serves before it transfers to the preferred replica, so that
-	// an unstable preferred replica does not make the leadership flap.
+	// transferAfter is how long a leader serves before it transfers to the preferred replica, so
+	// that an unstable preferred replica does not make the leadership flap.
 	transferAfter = 3 * time.Second
 	// handOverLimit is how long a transfer may take before it is given up.
 	handOverLimit = 2 * time.Second

@@ -73,9 +73,9 @@ func (h *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
 	h.host.Deliver(from, append(frame, body...))
 }
 
-// TestReportOfAReplicaThatWasMadeAgain: a former leader's replica is removed and created again while
-// its call runs. The new replica knows nothing of the lease, but the reports must be repeated until
-// the leader answers that the lease is over. Found by the simulator.
+// TestReportOfAReplicaThatWasMadeAgain: a former leader's replica is removed and created again
+// while its call runs. The new replica knows nothing of the lease, but the reports must be repeated
+// until the leader answers that the lease is over. Found by the simulator.
 func TestReportOfAReplicaThatWasMadeAgain(t *testing.T) {
 	p, change := countingMessages(reportMessage)
 	r, c := withFakePeers(t, false, change)

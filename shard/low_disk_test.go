@@ -125,8 +125,8 @@ func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
 }
 
 // TestFullDiskInATurnOfTheLog: the log finds no room for the name of its next segment, when the one
-// before is sealed. The process continues: what it cannot make durable is not acknowledged, and with room
-// all continues by itself.
+// before is sealed. The process continues: what it cannot make durable is not acknowledged, and
+// with room all continues by itself.
 func TestFullDiskInATurnOfTheLog(t *testing.T) {
 	r := newHostHarness(t, nil)
 	full := false

@@ -85,9 +85,9 @@ func TestReadyWhileALeaderChanges(t *testing.T) {
 	is("without the canary for long", true, false)
 }
 
-// TestNotReadyWhileLeadersChange: a shard that lacks a leader for a fifth of the time makes its node
-// not ready, however short each time is, until it has rested. Changes in between, and a few short
-// ones, do not.
+// TestNotReadyWhileLeadersChange: a shard that lacks a leader for a fifth of the time makes its
+// node not ready, however short each time is, until it has rested. Changes in between, and a few
+// short ones, do not.
 func TestNotReadyWhileLeadersChange(t *testing.T) {
 	for _, test := range []struct {
 		lacks, leads time.Duration

@@ -9,10 +9,11 @@ import (
 	"carillon/timer"
 )
 
-// settleFor is how long a node that has been ready stays so while a group has no leader, or has come
-// here just now, or is led here and has not fired its canary yet: leaderships move as shards do, and
-// operations wait that long. It is for settleWithin as a whole. So a group whose leader changes all
-// the time makes its nodes not ready, and they stay so until it has rested, for mostUnrest at most.
+// settleFor is how long a node that has been ready stays so while a group has no leader, or has
+// come here just now, or is led here and has not fired its canary yet: leaderships move as shards
+// do, and operations wait that long. It is for settleWithin as a whole. So a group whose leader
+// changes all the time makes its nodes not ready, and they stay so until it has rested, for
+// mostUnrest at most.
 const (
 	settleFor    = 2 * time.Second
 	settleWithin = 10 * time.Second

@@ -12,9 +12,9 @@ import (
 )
 
 // Stepping a host by hand in one goroutine, as a simulator does. Call Open, then Work and Write
-// whenever Busy reports work or UntilWake has passed, with Submit and SubmitMeta in between. The host's
-// blocking methods may be called too if Config.Block is set. Only snapshots are written by another
-// goroutine (see Background).
+// whenever Busy reports work or UntilWake has passed, with Submit and SubmitMeta in between. The
+// host's blocking methods may be called too if Config.Block is set. Only snapshots are written by
+// another goroutine (see Background).
 
 // driver is the part of a host that steps it in place of Run.
 type driver struct{ h *Host }

@@ -72,8 +72,8 @@ func (r *replica) stepDown() {
 }
 
 const (
-	// candidacyDelay is how long the first voter waits with its candidacy, until the others have got
-	// the hint too: they give no vote before.
+	// candidacyDelay is how long the first voter waits with its candidacy, until the others have
+	// got the hint too: they give no vote before.
 	candidacyDelay = 10 * time.Millisecond
 	// candidacyStagger is how much later each next voter of the assignment stands: the one before
 	// it may be gone too.

@@ -169,8 +169,9 @@ func (w *worker) turn() {
 	}
 }
 
-// startHeld starts the calls whose time has come since the turn began: a turn with many timers
-// of one instant takes some milliseconds. Cost: O(groups), once a millisecond, and only while they work.
+// startHeld starts the calls whose time has come since the turn began: a turn with many timers of
+// one instant takes some milliseconds. Cost: O(groups), once a millisecond, and only while they
+// work.
 func (w *worker) startHeld() {
 	if w.budget.steps < w.budget.heldAt {
 		return

@@ -128,7 +128,8 @@ func withoutValue(text string, c *kong.Context) string {
 // parser's of one below 0, which looks like a flag.
 var noNumber = regexp.MustCompile(`^<[a-z]+>: .*|^unknown flag (-\d+)\b.*`)
 
-// withoutNumber says of a command that takes a count, and has got none, which it takes.
+// withoutNumber rewords the fault of a command that takes a count and got something else: it names
+// what the command takes.
 func withoutNumber(text string, c *kong.Context) string {
 	node, m := c.Selected(), noNumber.FindStringSubmatch(text)
 	if m == nil || node == nil || len(node.Positional) == 0 || node.Positional[0].Tag.Type != "count" {

@@ -228,8 +228,9 @@ func TestSupervisorsOfNodes(t *testing.T) {
 	}
 }
 
-// TestPackageIsConfigured: a first installation makes the user and gives it the settings. An upgrade
-// changes nothing of that: the operator may have removed the file, or have given it other modes.
+// TestPackageIsConfigured: a first installation makes the user and gives it the settings. An
+// upgrade changes nothing of that: the operator may have removed the file, or have given it other
+// modes.
 func TestPackageIsConfigured(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"getent", "useradd", "chown", "chmod", "systemctl"} {

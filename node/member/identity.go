@@ -149,7 +149,7 @@ func decodeIdentity(data []byte) (Identity, error) {
 	return id, nil
 }
 
-// identityAdvice says what to do about an identity that is damaged or gone.
+// identityAdvice is what to do about an identity that is damaged or gone.
 const identityAdvice = "put back the file that the newest start wrote (an older copy is refused). Else keep a copy of the directory and empty it: " +
 	"in a cluster start the node while the others serve, and they fill it; of a node alone, restore a backup into it"
 

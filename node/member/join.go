@@ -48,8 +48,8 @@ func (s *Self) join(ctx context.Context) (waiting string, err error) {
 	})
 }
 
-// askToJoin asks a member, or a few until one answers. The next step goes on with the next member: the
-// copy of one may stand still until this node has joined, and never has its place.
+// askToJoin asks a member, or a few until one answers. The next step goes on with the next member:
+// the copy of one may stand still until this node has joined, and never has its place.
 func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	self, err := s.describe()
 	if err != nil {

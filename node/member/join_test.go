@@ -48,8 +48,8 @@ func (c crowd) List() (list []ring.Member) {
 }
 
 // TestJoinAsksAllMembers: members whose copies of the cluster's state stand still never know of the
-// joining node's place, and others refuse it. As the meta group may wait for that node, and they for
-// the meta group, it hears of its place from any other.
+// joining node's place, and others refuse it. As the meta group may wait for that node, and they
+// for the meta group, it hears of its place from any other.
 func TestJoinAsksAllMembers(t *testing.T) {
 	s, _ := older(t)
 	s.id = 9

@@ -143,8 +143,8 @@ func TestLeadersFollowHeartbeats(t *testing.T) {
 	}
 }
 
-// A node that is silent is not removed before it counts as down. Until then the refusal says for how
-// long it is silent, and when to ask again.
+// A node that is silent is not removed before it counts as down. Until then the refusal says for
+// how long it is silent, and when to ask again.
 func TestRemovalOfASilentNode(t *testing.T) {
 	m := reporting(t, 3, 4)
 	for _, tt := range []struct {

@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// What happens to the queues of keys apart from the way of a timer: entries that change its state, a new
-// leadership, another policy, and outdated entries.
+// What happens to the queues of keys apart from the way of a timer: entries that change its state,
+// a new leadership, another policy, and outdated entries.
 
 // block makes a timer hold its key if it is leased, or, in a serial topic, in backoff. If several
 // are in backoff, which can only be from before the topic was serial, the earliest blocks.
@@ -77,8 +77,8 @@ func (kq *keyQueues) Review(h timer.Handle) {
 	kq.moveUp(k)
 }
 
-// Resumed handles a timer that a client has let go. In backoff it blocks its key again. Its lateness
-// counts as that of a timer that a gate has delayed.
+// Resumed handles a timer that a client has let go. In backoff it blocks its key again. Its
+// lateness counts as that of a timer that a gate has delayed.
 func (kq *keyQueues) Resumed(h timer.Handle) {
 	d := kq.table.Due(h)
 	if !kq.active || d.State != timer.Scheduled || d.Paused {

@@ -79,8 +79,8 @@ const (
 	slowFrom = 180 * time.Millisecond
 	fastFrom = 80 * time.Millisecond // … fast again, if all of two seconds are below half this
 
-	// It starts slowly for at least this time. That doubles when it becomes slow again within a minute:
-	// one slow commit is soon forgotten, and no leadership changes its bound all the time.
+	// It starts slowly for at least this time. That doubles when it becomes slow again within a
+	// minute: one slow commit is soon forgotten, and no leadership changes its bound all the time.
 	minSlowFor = 2 * time.Second
 	maxSlowFor = 16 * time.Second
 	slowAgain  = time.Minute

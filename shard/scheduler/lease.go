@@ -138,8 +138,8 @@ const (
 
 // pipeline bounds the leases that wait for their commit. More would not be committed sooner, but
 // all that comes after them later, another topic's leases, too. Where commits take long by nature,
-// as between distant nodes, more may wait. The shortest commit time shows it, since a busy node does
-// not make it longer.
+// as between distant nodes, more may wait. The shortest commit time shows it, since a busy node
+// does not make it longer.
 type pipeline struct {
 	proposed         int           // leases
 	lastStart        time.Duration // when one of them was applied last; monotonic

@@ -158,14 +158,15 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 		return departures[next]
 	}
 	to(child)
-	where := func(h timer.Handle, seq uint64) *Scheduler {
-		switch next := owner(h, seq); {
-		case !s.left(h, seq) && (next == nil || s.table.Live(h, seq)), next == s:
-			return nil
-		case next != nil:
-			return next
+	where := func(h timer.Handle, seq uint64) *Scheduler { // nil: it stays
+		next := owner(h, seq)
+		if next == nil && s.left(h, seq) {
+			next = child
 		}
-		return child
+		if next == s {
+			return nil
+		}
+		return next
 	}
 	for _, h := range s.Leases.handles() {
 		f := s.Leases.byTimer[h]
@@ -246,8 +247,8 @@ func (o *outcomes) leave() {
 	o.outcomes = slices.DeleteFunc(o.outcomes, func(i outcomeItem) bool { return o.left(i.Handle, i.Seq) })
 }
 
-// depart stops counting the leases of timers that have left, and passes on those of consumers, which
-// count where their timers are.
+// depart stops counting the leases of timers that have left, and passes on those of consumers,
+// which count where their timers are.
 func (tl *topicLimits) depart(where Owner, pass func(*Scheduler, timer.Handle, carriedLease)) {
 	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
 		for _, h := range slices.Sorted(maps.Keys(all)) {

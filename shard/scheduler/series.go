@@ -33,8 +33,8 @@ func (st *seriesTimes) again(h timer.Handle, startedMs int64) int64 {
 	return timer.ClampMs(st.calendar.Next(&p.Repeat, p.DueMs, min(p.StartedMs, now), now))
 }
 
-// missed has a missed occurrence skipped, if its series asks for it, and reports whether it did. One
-// that was held past its time is missed however late it is.
+// missed has a missed occurrence skipped, if its series asks for it, and reports whether it did.
+// One that was held past its time is missed however late it is.
 func (st *seriesTimes) missed(e entry, held bool) bool {
 	nowMs := st.now.WallMs
 	if nowMs-e.dueMs <= missedAfterMs && !held {

@@ -4,8 +4,8 @@ import "carillon/timer"
 
 // Due timers of a paused topic leave the wheel like others, and wait in the topic's queues in their
 // order. None is leased (proposer.choose, pulledTopics.mayPull), and a lease whose call has not
-// started is returned (activeLeases.mayCall). Once the topic is resumed they go as its limits allow,
-// but for occurrences of series that skip what they missed.
+// started is returned (activeLeases.mayCall). Once the topic is resumed they go as its limits
+// allow, but for occurrences of series that skip what they missed.
 
 // followPause takes over that a topic was paused or resumed, while its policy is the same.
 func (ct *changedTopics) followPause(q *topicQueue) {

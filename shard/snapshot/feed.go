@@ -63,7 +63,8 @@ func (f *Feed) Next() (sound bool) {
 // Took records that the writer has taken a chunk.
 func (f *Feed) Took() { f.pieces = f.pieces[1:] }
 
-// Held returns the memory held in addition to the state: copies of what changed meanwhile, and chunks.
+// Held returns the memory held in addition to the state: copies of what changed meanwhile, and
+// chunks.
 func (f *Feed) Held() (copies, chunks int64) {
 	for _, room := range f.pieces {
 		chunks += int64(room)

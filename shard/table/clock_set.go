@@ -103,10 +103,10 @@ func (r *restamping) due(t *Table, h timer.Handle, s *slab.Slot) {
 	}
 }
 
-// DueByClock reports whether the shard's clock had reached a timer's due time when it became due: an
-// outcome is due at once, an array when it is full, and an occurrence that its series has left was
-// called. If such a time is later than now, a wrong clock has set it, and it means now. All other
-// times are those of clients and calendars, which stay, or which the leader sets anew: see
+// DueByClock reports whether the shard's clock had reached a timer's due time when it became due:
+// an outcome is due at once, an array when it is full, and an occurrence that its series has left
+// was called. If such a time is later than now, a wrong clock has set it, and it means now. All
+// other times are those of clients and calendars, which stay, or which the leader sets anew: see
 // SeriesByRule.
 func (t *timers) DueByClock(h timer.Handle) bool {
 	v, next := t.viewOf(h), t.viewOf(t.chains[h].newer)
@@ -114,8 +114,8 @@ func (t *timers) DueByClock(h timer.Handle) bool {
 }
 
 // isLeft reports whether a timer is an occurrence that its series has left, and whose due time the
-// series has set. A client has set that of the first one, which shows as long as the next one is the
-// second, and of one that was changed or fired. A series that catches up with all has no other
+// series has set. A client has set that of the first one, which shows as long as the next one is
+// the second, and of one that was changed or fired. A series that catches up with all has no other
 // occurrence for that time, so it stays, too.
 func isLeft(v, next *content.Blob) bool {
 	if v.Flags&content.IsSeries == 0 || v.Flags&content.NoExpiry != 0 || v.Occurrence != 0 || v.Version != 1 || v.AskedMs != 0 {

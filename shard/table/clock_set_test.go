@@ -309,8 +309,8 @@ func TestRestampedOccurrence(t *testing.T) {
 	}
 }
 
-// TestRestampedArrayInBackoff: an array that became full by a wrong clock, and whose call failed, is
-// attempted again after its backoff once the clock is set back.
+// TestRestampedArrayInBackoff: an array that became full by a wrong clock, and whose call failed,
+// is attempted again after its backoff once the clock is set back.
 func TestRestampedArrayInBackoff(t *testing.T) {
 	d := newTableHarness(t)
 	d.now += time.Hour.Milliseconds()

@@ -128,7 +128,8 @@ func (b *Batch) Sweep(slots int) int {
 	return n
 }
 
-// divide carries out Divide. Cost: O(slots), a few nanoseconds each, in addition to the finished timers.
+// divide carries out Divide. Cost: O(slots), a few nanoseconds each, in addition to the finished
+// timers.
 func (t *Table) divide(of uint32, half []byte) timer.Result {
 	if t.leaving != nil || of <= t.shards {
 		return timer.Result{Code: timer.Skipped}

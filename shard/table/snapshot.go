@@ -83,8 +83,8 @@ func (s *Snapshot) Sound() bool {
 	return !s.damaged && s.birth || !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
 }
 
-// Next implements Saving. It appends the next piece to dst, about budget bytes in addition to the slots
-// written ahead. It reports whether the piece was the last.
+// Next implements Saving. It appends the next piece to dst, about budget bytes in addition to the
+// slots written ahead. It reports whether the piece was the last.
 func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	dst = append(dst, s.pending...)
 	if s.pending = s.pending[:0]; cap(s.pending) > maxSparePending {

@@ -119,7 +119,8 @@ func (t *timetable) addWait(h timer.Handle, s *slab.Slot, by int64) {
 }
 
 // Overdue returns about how many clients' timers are due, in a table whose wheel moves on and from
-// which nothing is popped. The leader that this replica may have been has perhaps popped the canary.
+// which nothing is popped. The leader that this replica may have been has perhaps popped the
+// canary.
 func (t *timetable) Overdue() int64 {
 	all := t.Totals()
 	due := min(int64(t.wheel.Due()), all.Scheduled+all.Leased)

@@ -12,8 +12,8 @@ const (
 	// lateLimit is the allowed lateness of a healthy topic in ms: a few commits, and a few of its
 	// own calls if a receiver takes one at a time.
 	lateLimit = 150
-	// aparts is how many timers of a healthy topic are due at once: one node may lead all shards, and
-	// the receiver take one at a time, within lateLimit.
+	// aparts is how many timers of a healthy topic are due at once: one node may lead all shards,
+	// and the receiver take one at a time, within lateLimit.
 	aparts = 5
 )
 

@@ -165,8 +165,8 @@ func (s *sweep) giveUp() {
 	}
 }
 
-// lastSweep moves all timers of a query, on a healthy cluster. A node that still waits for its place
-// in the cluster serves nobody; then another node is asked a second later.
+// lastSweep moves all timers of a query, on a healthy cluster. A node that still waits for its
+// place in the cluster serves nobody; then another node is asked a second later.
 func (v *featureClients) lastSweep(q timer.Query, m bulk.Move) *sweep {
 	for tries := 1; ; tries++ {
 		s := v.newSweep(q)

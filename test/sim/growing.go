@@ -54,8 +54,8 @@ func (w *World) grow() {
 	}
 }
 
-// askToGrow asks a node, again and again, until there are as many shards as there are to be. What is
-// asked for while shards double is refused.
+// askToGrow asks a node, again and again, until there are as many shards as there are to be. What
+// is asked for while shards double is refused.
 func (w *World) askToGrow() {
 	known := w.known()
 	if known >= w.most() {

@@ -33,7 +33,16 @@ func (rq *request) keepAnswer() {
 		rq.s.answers.must(rq.Sender(), n-taken)
 	}
 	if n > 0 {
-		c.answer.Store(&heldAnswer{rq.Sender(), n})
+		c.hold(&heldAnswer{rq.Sender(), n})
+	}
+}
+
+// hold keeps the room of an answer until it has been written. A connection that was cut off while
+// the answer was made writes nothing, and gives the room back at once.
+func (c *framedConn) hold(a *heldAnswer) {
+	c.answer.Store(a)
+	if c.cutOff.Load() {
+		c.written()
 	}
 }
 

@@ -228,3 +228,17 @@ func TestUnreadAnswersOfOneToken(t *testing.T) {
 	}
 	h.await("all is given back", func() bool { return h.server.answers.used.Load() == 0 })
 }
+
+// TestAnswerOfAConnectionThatWasCutOff: an operator's change of the certificates cuts a connection
+// off while its answer is made. The answer's room is given back, though nobody will read it.
+func TestAnswerOfAConnectionThatWasCutOff(t *testing.T) {
+	h := newHarness(t)
+	h.do("GET", "/healthz", "").want(200) // so that it is open
+	for _, c := range h.server.listening.Load().connections.where(func(*framedConn) bool { return true }) {
+		c.abort()
+		a := &heldAnswer{bytes: 1 << 20}
+		h.server.answers.must(a.owner, a.bytes)
+		c.hold(a)
+	}
+	h.answersTake(0)
+}

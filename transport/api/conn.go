@@ -45,6 +45,7 @@ type framedConn struct {
 	undelivered func()
 	lingering   atomic.Bool // an error was answered while the client may still be sending
 	closed      sync.Once
+	cutOff      atomic.Bool // closed, or about to be
 }
 
 // deadline is the deadline that was asked for, and the one that the socket has.
@@ -202,6 +203,7 @@ func (c *framedConn) abort() {
 
 // gone gives back the connection's shares.
 func (c *framedConn) gone() {
+	c.cutOff.Store(true) // before written: see hold
 	c.written()
 	c.listener.connections.forget(c)
 }

@@ -126,7 +126,7 @@ func (f *findings) nodes(c *client.Cluster) {
 	}
 }
 
-// down says what to do about a node that is down. It can be replaced only while all its shards have
+// down adds what to do about a node that is down. It can be replaced only while all its shards have
 // a majority: what the lost one has may be nowhere else.
 func (f *findings) down(c *client.Cluster, name string) {
 	stopped := 0

@@ -310,8 +310,9 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 			if err != nil {
 				return 0, err
 			}
-			if r.there++; len(others) > 0 {
-				r.there--
+			if len(others) == 0 {
+				r.there++
+			} else {
 				r.refuse(o.id, p, "; the file has another "+strings.Join(others, ", "))
 			}
 		default:
@@ -325,9 +326,9 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 	return 0, nil
 }
 
-// others names what an add has that the timer of its id has not. None: that timer is the one that the
-// file has, though another request made it, by a delay say. It may have been paused or resumed since,
-// and a series may have gone on.
+// others names what an add has that the timer of its id has not. None: that timer is the one that
+// the file has, though another request made it, by a delay say. It may have been paused or resumed
+// since, and a series may have gone on.
 func (r *importRun) others(o *importOp) ([]string, error) {
 	body, err := r.ctl.do(client.Request{Method: http.MethodGet, Path: timerRef{r.head.Topic, o.id}.path()})
 	if errors.Is(err, client.ErrUnknownTimer) {
