@@ -156,6 +156,7 @@ func (s *timerShard) tick() {
 		s.table.Advance(s.g.w.now.WallMs, scheduler.WheelBudget)
 	}
 	s.scheduler.Tick()
+	s.table.MoveContents(moveBudget)
 	s.division.bear()
 }
 

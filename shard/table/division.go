@@ -18,11 +18,15 @@ import (
 // frozen, and hidden from all that reads or changes timers here. Every replica makes the child of
 // them (LoadChild). Later entries drop them. The child's timers keep their slots and numbers.
 
-// division is what a table knows of its shard's doublings. All of it is replicated.
+// division is what a table knows of its shard's doublings. All of it is replicated, if
+// not said otherwise.
 type division struct {
 	shards  uint32       // of the cluster, by the last doubling of this one; 0: it had none
 	lineage []ancestor   // of a child: whose numbers its timers have, in ascending order
 	leaving *leavingHalf // nil: nothing foreign is here
+
+	moving bool         // MoveContents has slots to visit; not replicated
+	moved  timer.Handle // the last one that it has visited; not replicated
 }
 
 // ancestor gave the numbers up to last, from the one before it on.
@@ -100,7 +104,7 @@ func (d *division) hash() (x uint64) {
 // from (0 at first) and returns the slot to continue after. fn must not change the table.
 func (t *timers) Newer(seq uint64, from timer.Handle, budget int, fn func(h timer.Handle, topic timer.TopicID, id []byte)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from++
+		from = t.slots.Next(from, t.slots.High)
 		if s := t.slots.At(from); s.State() != 0 && s.Seq() > seq {
 			fn(from, t.topics.rows[s.Topic].id, t.content.View(s.Ref).ID)
 		}
@@ -187,9 +191,22 @@ func (t *Table) sweep(slots int) timer.Result {
 		}
 	}
 	if l.swept >= l.high {
-		t.leaving = nil
+		t.leaving, t.moving, t.moved = nil, true, 0
 	}
 	return timer.Result{Code: timer.OK}
+}
+
+// MoveContents gives back the memory of the contents that have left: it moves those of so many slots
+// to where less is unused. It goes on from call to call, until it has visited all slots. It changes
+// no state. The contents of a leased timer stay: its call may still read them.
+func (t *Table) MoveContents(slots int) {
+	for ; t.moving && slots > 0 && t.moved < t.slots.High; slots-- {
+		t.moved = t.slots.Next(t.moved, t.slots.High)
+		if s := t.slots.At(t.moved); s.State() != 0 && s.State() != timer.Leased {
+			s.Ref = t.content.Move(s.Ref)
+		}
+	}
+	t.moving = t.moving && t.moved < t.slots.High
 }
 
 // appendStart writes what a child begins with in addition to its timers.

@@ -5,7 +5,6 @@ import (
 	"maps"
 
 	"carillon/timer"
-	"carillon/wheel"
 )
 
 // Audit compares index, slots, wheel, counts and sums and returns the first difference (I13). If
@@ -20,7 +19,7 @@ func (t *Table) Audit(popped bool) error {
 	for h := timer.Handle(1); h <= t.slots.High; h++ {
 		s := t.slots.At(h)
 		slots += t.slotHash(h, s)
-		at, in := t.wheel.When(wheel.Handle(h))
+		at, in := t.wheel.When(t.wheelHandle(h))
 		want, wakes := t.wakeMs(h, s)
 		if wakes || in && t.foreign(h) {
 			waking++

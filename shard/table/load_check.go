@@ -17,11 +17,12 @@ func (l *loader) finish() {
 		l.freeOthers()
 	}
 	l.checkFree()
+	if l.err == nil {
+		t.slots.Pack()
+	}
 	for h := timer.Handle(1); h <= t.slots.High && l.err == nil; h++ {
 		s := t.slots.At(h)
-		if s.State() == 0 {
-			s.Rev = 0
-		} else {
+		if s.State() != 0 {
 			l.enter(h, s)
 			t.place(h, s)
 			if state := s.State(); t.foreign(h) && (state == timer.Done || state == timer.Cancelled) {
@@ -47,11 +48,12 @@ func (l *loader) finish() {
 func (l *loader) checkFree() {
 	t := l.t
 	n := 0
-	for h := t.slots.Free; h != 0; h = timer.Handle(t.slots.At(h).Ref) {
+	for h := t.slots.Free; h != 0; h = t.slots.NextFree(h) {
 		if n++; n > t.slots.Unused || t.slots.At(h).State() != 0 {
 			l.fail("free list is broken at handle %d", h)
 			return
 		}
+		t.slots.At(h).Rev = 0
 	}
 	if n != t.slots.Unused {
 		l.fail("free list has %d of %d slots", n, t.slots.Unused)

@@ -269,7 +269,7 @@ func dump(t *Table) string {
 	for h := timer.Handle(1); h <= t.slots.High; h++ {
 		s := t.slots.At(h)
 		if s.State() == 0 {
-			fmt.Fprintln(&b, h, "free", s.Ref)
+			fmt.Fprintln(&b, h, "free", t.slots.NextFree(h))
 			continue
 		}
 		v := t.content.View(s.Ref)

@@ -55,7 +55,7 @@ func (k *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 		high, k.ends = to, true
 	}
 	for from = max(from, q.Slots.From); budget > 0 && from < high; budget-- {
-		from++
+		from = t.slots.Next(from, high)
 		s := t.slots.At(from)
 		if !many && s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) || many && !listed(q, t.topics.rows[s.Topic].id) {
 			continue
@@ -267,7 +267,7 @@ func (k *TopK) Take(room timer.Room) (out []Found, rest Rest) {
 // returns the slot to continue after. fn must not change the table.
 func (t *timers) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from++
+		from = t.slots.Next(from, t.slots.High)
 		if t.slots.At(from).State() == timer.Leased && !t.foreign(from) {
 			fn(from)
 		}
@@ -280,7 +280,7 @@ func (t *timers) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handl
 // change the table.
 func (t *timers) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from++
+		from = t.slots.Next(from, t.slots.High)
 		s := t.slots.At(from)
 		if state := s.State(); (state == timer.Leased || state == timer.Scheduled && s.Attempts() > 0) && !t.foreign(from) {
 			fn(from)
@@ -306,7 +306,7 @@ func (t *timers) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget,
 		return marks
 	}
 	for ; budget > 0 && at.From < high && len(marks) < limit; budget-- {
-		at.From++
+		at.From = t.slots.Next(at.From, high)
 		s := t.slots.At(at.From)
 		if s.Topic != row || s.State() == 0 || t.foreign(at.From) || s.Seq() > at.Seq || !wants(q, hides, at.From, s) {
 			continue
@@ -357,7 +357,7 @@ func (f *Forecast) Add(o *Forecast) {
 // only is asked for which timers; nil: all.
 func (t *timers) Forecast(topics map[timer.TopicID]bool, only func(timer.TopicID, []byte) bool, hides Hides, from timer.Handle, budget int, f *Forecast) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from++
+		from = t.slots.Next(from, t.slots.High)
 		s := t.slots.At(from)
 		if s.State() != timer.Scheduled && (s.State() != timer.Leased || hides == nil || !hides(from)) {
 			continue

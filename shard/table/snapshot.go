@@ -188,7 +188,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	s.slots += t.slotHash(h, o)
 	if o.State() == 0 {
 		dst = binary.AppendUvarint(append(dst, recordFree), uint64(h))
-		return binary.AppendUvarint(dst, uint64(o.Ref))
+		return binary.AppendUvarint(dst, uint64(t.slots.NextFree(h)))
 	}
 	v := t.content.View(o.Ref)
 	s.blobs += t.content.Hash(h, &v)

@@ -150,7 +150,7 @@ func (t *timers) slotHash(h timer.Handle, s *slab.Slot) uint64 {
 	seqAttempts, whenMarks := s.Words()
 	x := content.Mix(content.Mix(uint64(h), seqAttempts), whenMarks)
 	if s.State() == 0 {
-		return content.Mix(x, uint64(s.Ref))
+		return content.Mix(x, uint64(t.slots.NextFree(h)))
 	}
 	x = content.Mix(x, uint64(t.topics.rows[s.Topic].id)<<32|uint64(s.Rev))
 	if s.Attempt != 0 {

@@ -25,7 +25,7 @@ func newTimetable(nowMs int64) timetable {
 // MemoryBytes returns the bytes allocated for timers, in use or not.
 func (t *timetable) MemoryBytes() int64 {
 	const wheelNode, wheelChunk, chainEntry, namingEntry = 20, 1024, 72, 32
-	wheelNodes := (int64(t.slots.High) + wheelChunk) &^ (wheelChunk - 1)
+	wheelNodes := (int64(t.slots.Rows()) + wheelChunk) &^ (wheelChunk - 1)
 	return t.slots.Memory() + t.attempts.Memory() + t.content.Memory() + t.ids.Memory() + t.chainRoom.of(len(t.chains))*chainEntry + t.naming.room.of(len(t.naming.of))*namingEntry +
 		t.collections.memory() + t.division.memory() + wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8 + t.queued.memory()
 }
@@ -54,8 +54,10 @@ func (t *timetable) Rewind(nowMs int64) bool {
 func (t *timetable) Pop(dst []wheel.Handle) int {
 	n := t.wheel.Pop(dst[:(len(dst)+1)/2])
 	n += t.wheel.PopLast(dst[n:])
-	for _, h := range dst[:n] {
-		t.uncountWait(timer.Handle(h))
+	for i, row := range dst[:n] {
+		h := t.slots.Handle(uint32(row))
+		dst[i] = wheel.Handle(h)
+		t.uncountWait(h)
 	}
 	return n
 }
@@ -69,17 +71,21 @@ func (t *timetable) NextDue() (ms int64, ok bool) {
 	return int64(next), ok
 }
 
+// wheelHandle returns a timer's handle in the wheel, whose nodes are as many as the rows.
+func (t *timetable) wheelHandle(h timer.Handle) wheel.Handle { return wheel.Handle(t.slots.Row(h)) }
+
 // Arm adds a timer to the wheel at atMs, or moves it there.
 func (t *timetable) Arm(h timer.Handle, atMs int64) {
 	if t.get(h) == nil {
 		return
 	}
 	at := wheel.Tick(timer.ClampMs(atMs))
-	if _, in := t.wheel.When(wheel.Handle(h)); in {
-		t.wheel.Move(wheel.Handle(h), at)
+	in := t.wheelHandle(h)
+	if _, is := t.wheel.When(in); is {
+		t.wheel.Move(in, at)
 		return
 	}
-	t.wheel.Add(wheel.Handle(h), at)
+	t.wheel.Add(in, at)
 }
 
 // place arms the wheel for a timer according to its state:
@@ -92,7 +98,7 @@ func (t *timetable) place(h timer.Handle, s *slab.Slot) {
 	if at, wakes := t.wakeMs(h, s); wakes {
 		t.Arm(h, at)
 	} else {
-		t.wheel.Remove(wheel.Handle(h))
+		t.wheel.Remove(t.wheelHandle(h))
 	}
 }
 
@@ -100,7 +106,7 @@ func (t *timetable) place(h timer.Handle, s *slab.Slot) {
 // budget slots after from (0 at first) and returns the slot to continue after.
 func (t *timetable) RearmRange(from timer.Handle, budget int) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from++
+		from = t.slots.Next(from, t.slots.High)
 		t.restore(from, t.slots.At(from))
 	}
 	return from, from >= t.slots.High
@@ -116,7 +122,7 @@ func (t *timetable) Rearm(h timer.Handle, seq uint64) {
 // restore puts a timer back. One that is armed for its expiry alone was popped too.
 func (t *timetable) restore(h timer.Handle, s *slab.Slot) {
 	if at, wakes := t.wakeMs(h, s); wakes {
-		if armed, in := t.wheel.When(wheel.Handle(h)); !in || int64(armed) > at {
+		if armed, in := t.wheel.When(t.wheelHandle(h)); !in || int64(armed) > at {
 			t.Arm(h, at)
 			t.countWait(h, s)
 		}

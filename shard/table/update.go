@@ -8,7 +8,6 @@ import (
 	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/wheel"
 )
 
 // updater changes timers, and keeps in step what follows from a change: sums, counts, the index,
@@ -65,16 +64,9 @@ func (u *updater) countSlot(h timer.Handle, s *slab.Slot, by int64) {
 // newSlot returns a slot for a new timer, with its update open.
 func (u *updater) newSlot() (timer.Handle, *slab.Slot) {
 	if h := u.slots.Free; h != 0 {
-		s := u.beginUpdate(h)
-		u.slots.Free = timer.Handle(s.Ref)
-		u.slots.Unused--
-		*s = slab.Slot{}
-		return h, s
+		u.beginUpdate(h)
 	}
-	u.slots.High++
-	h := u.slots.High
-	u.slots.Extend(h)
-	return h, u.slots.At(h)
+	return u.slots.Take()
 }
 
 // transition moves a timer with an open update to another state and updates its place in the
@@ -160,16 +152,14 @@ func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 		}
 		list.remove(u, h, s)
 	}
-	u.wheel.Remove(wheel.Handle(h))
+	u.wheel.Remove(u.wheelHandle(h))
 	u.WaitIn(h, nil, 0)
 	u.dropArray(h, s)
 	u.freeAttempt(h, s)
 	u.content.Drop(h, s.Ref)
 	u.naming.read(h, nil)
 	row := s.Topic
-	*s = slab.Slot{Ref: uint32(u.slots.Free)}
-	u.slots.Free = h
-	u.slots.Unused++
+	u.slots.Give(h)
 	u.topics.release(row)
 }
 

@@ -3,7 +3,6 @@ package table
 import (
 	"carillon/shard/table/slab"
 	"carillon/timer"
-	"carillon/wheel"
 )
 
 // WheelWaits counts scheduled timers that are due, or between attempts, and wait in the wheel.
@@ -42,7 +41,7 @@ func (t *timetable) waitsForRetry(h timer.Handle, s *slab.Slot) bool {
 	if s.State() != timer.Scheduled || s.Attempts() == 0 || s.When() == t.dueMs(s) {
 		return false
 	}
-	at, in := t.wheel.When(wheel.Handle(h))
+	at, in := t.wheel.When(t.wheelHandle(h))
 	wake, _ := t.wakeMs(h, s)
 	return in && int64(at) == wake
 }
@@ -125,7 +124,7 @@ func (t *timetable) Overdue() int64 {
 	all := t.Totals()
 	due := min(int64(t.wheel.Due()), all.Scheduled+all.Leased)
 	canary := t.Find(CanaryTopic, []byte(CanaryID))
-	if when, in := t.wheel.When(wheel.Handle(canary)); in && when <= t.wheel.Now() {
+	if when, in := t.wheel.When(t.wheelHandle(canary)); in && when <= t.wheel.Now() {
 		due--
 	}
 	return max(0, due)

@@ -47,6 +47,8 @@ type chunk struct {
 	free   uint16
 	class  uint8
 	listed bool
+	// emptied: its blocks move elsewhere, and it gives none.
+	emptied bool
 }
 
 func classOf(n int) int {
@@ -115,8 +117,10 @@ func (a *Arena) Release(ref uint32) {
 		a.dropChunk(i)
 		return
 	}
-	if c.live == 0 && c.listed && (c.next != noChunk || c.prev != noChunk) {
-		a.unlist(i)
+	if c.live == 0 && (c.emptied || c.listed && (c.next != noChunk || c.prev != noChunk)) {
+		if c.listed {
+			a.unlist(i)
+		}
 		a.counts[c.class]--
 		a.dropChunk(i)
 		return
@@ -124,9 +128,30 @@ func (a *Arena) Release(ref uint32) {
 	offset := ref & (1<<offsetBits - 1) << unitBits
 	c.data[offset], c.data[offset+1] = byte(c.free), byte(c.free>>8)
 	c.free = uint16(offset>>unitBits) + 1
-	if !c.listed {
+	if !c.listed && !c.emptied {
 		a.list(i)
 	}
+}
+
+// Move copies a block out of a chunk of which at least half is free, releases it, and returns the
+// copy's ref: once all have left such a chunk, its memory is free. It returns any other block's own
+// ref.
+func (a *Arena) Move(ref uint32) uint32 {
+	i := ref >> offsetBits
+	c := &a.chunks[i]
+	if !c.emptied {
+		if c.size > classMax || len(c.data) < 1<<chunkBits || 2*c.live*c.size > uint32(len(c.data)) {
+			return ref
+		}
+		if c.emptied = true; c.listed {
+			a.unlist(i)
+		}
+	}
+	from := a.At(ref)
+	to, block := a.Alloc(int(c.size))
+	copy(block, from)
+	a.Release(ref)
+	return to
 }
 
 // addClassChunk adds a chunk to a class. The first ones are small, so that a table with few timers

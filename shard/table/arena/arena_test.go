@@ -62,3 +62,46 @@ func TestArena(t *testing.T) {
 		t.Errorf("%d of %d bytes are kept when all is released", a.bytes, most)
 	}
 }
+
+// TestMoveEmptiesChunks: once most blocks are released, moving the others gives memory back. They
+// keep what they hold, and the arena goes on as any.
+func TestMoveEmptiesChunks(t *testing.T) {
+	var a Arena
+	kept := map[uint32]byte{}
+	var released []uint32
+	for i := range 20_000 {
+		ref, b := a.Alloc(200)
+		if b[0], b[199] = byte(i), byte(i>>1); i%4 == 0 {
+			kept[ref] = byte(i)
+		} else {
+			released = append(released, ref)
+		}
+	}
+	for _, ref := range released {
+		a.Release(ref)
+	}
+	before, moved := a.Memory(), map[uint32]byte{}
+	for ref, mark := range kept {
+		moved[a.Move(ref)] = mark
+	}
+	if after := a.Memory(); after > before*2/5 {
+		t.Errorf("%d bytes, %d before", after, before)
+	}
+	for range 10_000 {
+		ref, b := a.Alloc(200)
+		if _, twice := moved[ref]; twice {
+			t.Fatalf("block %d is given twice", ref)
+		}
+		b[0] = 1
+		moved[ref] = 1
+	}
+	for ref, mark := range moved {
+		if a.At(ref)[0] != mark {
+			t.Fatalf("block %d has %d, want %d", ref, a.At(ref)[0], mark)
+		}
+		a.Release(ref)
+	}
+	if left := a.Memory(); left > 1<<18 {
+		t.Errorf("%d bytes are left", left)
+	}
+}

@@ -121,6 +121,9 @@ func (s *Store) Replace(h timer.Handle, old uint32, v *Blob) uint32 {
 	return ref
 }
 
+// Move moves a blob to where less memory is unused, if it can, and returns its ref.
+func (s *Store) Move(ref uint32) uint32 { return s.blocks.Move(ref) }
+
 // Drop releases a blob and its reference to the target.
 func (s *Store) Drop(h timer.Handle, ref uint32) {
 	v := s.View(ref)

@@ -1,6 +1,7 @@
 package slab
 
 import (
+	"math/rand/v2"
 	"testing"
 	"unsafe"
 
@@ -71,4 +72,82 @@ func TestAttemptsAreReused(t *testing.T) {
 	if three := a.Take(); three == one || three == two || three == 0 {
 		t.Errorf("%d is given twice", three)
 	}
+}
+
+// TestPackedSlots: packed slots are what they were, give the same handles, and are cheap.
+func TestPackedSlots(t *testing.T) {
+	pick := rand.New(rand.NewPCG(1, 2))
+	var plain, packed Slots
+	seqs := map[timer.Handle]uint64{}
+	check := func() {
+		t.Helper()
+		if plain.High != packed.High || plain.Free != packed.Free || plain.Unused != packed.Unused {
+			t.Fatalf("%d %d %d, plain %d %d %d", packed.High, packed.Free, packed.Unused, plain.High, plain.Free, plain.Unused)
+		}
+		met := 0
+		for h := timer.Handle(0); h < packed.High; {
+			next := packed.Next(h, packed.High)
+			for h++; h < next; h++ {
+				if packed.At(h).State() != 0 {
+					t.Fatalf("handle %d is passed over", h)
+				}
+			}
+			s := packed.At(next)
+			if s.Seq() != seqs[next] || (s.State() == 0) != (seqs[next] == 0) {
+				t.Fatalf("handle %d has number %d, not %d", next, s.Seq(), seqs[next])
+			}
+			if s.State() == 0 {
+				continue
+			}
+			if met++; packed.Handle(packed.Row(next)) != next {
+				t.Fatalf("the row of handle %d is that of %d", next, packed.Handle(packed.Row(next)))
+			}
+		}
+		for h, n := packed.Free, 0; h != 0; h, n = packed.NextFree(h), n+1 {
+			if packed.NextFree(h) != plain.NextFree(h) || n > packed.Unused {
+				t.Fatalf("%d follows %d in the free list, plain %d", packed.NextFree(h), h, plain.NextFree(h))
+			}
+		}
+		if met != len(seqs) {
+			t.Fatalf("%d of %d are met", met, len(seqs))
+		}
+	}
+	take := func(both ...*Slots) {
+		for _, s := range both {
+			h, slot := s.Take()
+			slot.SetState(timer.Scheduled)
+			slot.SetSeq(uint64(len(seqs)) + 7)
+			if s == both[len(both)-1] {
+				seqs[h] = slot.Seq()
+			}
+		}
+	}
+	give := func(h timer.Handle) {
+		plain.Give(h)
+		packed.Give(h)
+		delete(seqs, h)
+	}
+	const most = 20_000
+	for range most {
+		take(&plain, &packed)
+	}
+	for h := timer.Handle(1); h <= most; h++ {
+		if pick.IntN(16) != 0 {
+			give(h)
+		}
+	}
+	before := packed.Memory()
+	packed.Pack()
+	if after := packed.Memory(); after > before/3 {
+		t.Errorf("%d bytes packed, %d before", after, before)
+	}
+	check()
+	for range 30_000 {
+		if h := timer.Handle(1 + pick.IntN(int(packed.High))); pick.IntN(3) == 0 && seqs[h] != 0 {
+			give(h)
+		} else {
+			take(&plain, &packed)
+		}
+	}
+	check()
 }

@@ -7,12 +7,6 @@ package slab
 
 import "carillon/timer"
 
-const (
-	// Chunks of 32 KiB keep a table with few timers small, and growing copies nothing.
-	slotChunkBits = 10
-	slotChunkLen  = 1 << slotChunkBits
-)
-
 // Slot is the part of a timer that changes over its life: 32 bytes without pointers. The client's
 // data is in a blob. Data that only an attempted or ended timer has is in an Attempt.
 //
@@ -138,39 +132,4 @@ func (s *Slot) Mark(bit uint64, on bool) {
 	if on {
 		s.whenMarks |= bit
 	}
-}
-
-// Slots is the array of slots, indexed by handle. Its zero value is empty. All operations are O(1).
-type Slots struct {
-	chunks []*[slotChunkLen]Slot
-	High   timer.Handle // the highest handle ever used
-	// Free is the first free slot. The order of the free list decides future handles, so it is
-	// replicated.
-	Free   timer.Handle
-	Unused int // number of free slots
-}
-
-// At returns the slot of a handle, which must be at most high.
-func (s *Slots) At(h timer.Handle) *Slot {
-	return &s.chunks[h>>slotChunkBits][h&(slotChunkLen-1)]
-}
-
-// Extend allocates the chunk of handle h.
-func (s *Slots) Extend(h timer.Handle) {
-	for i := int(h >> slotChunkBits); len(s.chunks) <= i; {
-		s.chunks = append(s.chunks, nil)
-	}
-	if c := &s.chunks[h>>slotChunkBits]; *c == nil {
-		*c = new([slotChunkLen]Slot)
-	}
-}
-
-func (s *Slots) Memory() int64 {
-	used := 0
-	for _, c := range s.chunks {
-		if c != nil {
-			used++
-		}
-	}
-	return int64(used)*slotChunkLen*32 + int64(cap(s.chunks))*8
 }

@@ -1,0 +1,89 @@
+package table
+
+import (
+	"bytes"
+	"hash/fnv"
+	"testing"
+
+	"carillon/timer"
+)
+
+// TestMemoryOfShardsThatDoubled: timers take about as much memory in 16 shards that one was divided
+// into as they took in that one after a restart, and at most 1.8 times as much until then: rows of
+// timers that have left are free for others.
+func TestMemoryOfShardsThatDoubled(t *testing.T) {
+	const timers, shards = 100_000, 16
+	all := []*Table{fillTable(t, timers)}
+	before := all[0].MemoryBytes()
+	number := uint64(1 << 40)
+	apply := func(table *Table, add func(b *Batch)) {
+		t.Helper()
+		var b Batch
+		number++
+		b.Reset(benchNow, 1, number)
+		add(&b)
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for of := 2; of <= shards; of *= 2 {
+		for i := range of / 2 {
+			parent := all[i]
+			half := make([]uint64, parent.slots.High>>6+1)
+			parent.Newer(0, 0, 1<<30, func(h timer.Handle, _ timer.TopicID, id []byte) {
+				hash := fnv.New32a()
+				hash.Write(id)
+				if int(hash.Sum32()>>7)%of >= of/2 {
+					half[h>>6] |= 1 << (h & 63)
+				}
+			})
+			apply(parent, func(b *Batch) { b.Divide(of, half) })
+			child, err := LoadChild(parent.id, timer.ShardID(i+1+of/2), bytes.NewReader(birth(parent)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply(parent, func(b *Batch) { b.Sweep(1 << 30) })
+			all = append(all, child)
+		}
+	}
+	check := func(when string, most float64) {
+		t.Helper()
+		var sum, slots, content, ids, rest int64
+		live := 0
+		for _, one := range all {
+			if err := one.Audit(false); err != nil {
+				t.Fatal(err)
+			}
+			sum += one.MemoryBytes()
+			slots += one.slots.Memory()
+			content += one.content.Memory()
+			ids += one.ids.Memory()
+			live += one.Len()
+		}
+		rest = sum - slots - content - ids
+		t.Logf("%s: %.2f × of the memory before (slots %d, content %d, ids %d, others %d; before %d)", when, float64(sum)/float64(before), slots>>20, content>>20, ids>>20, rest>>20, before>>20)
+		if live != timers {
+			t.Errorf("%d timers", live)
+		}
+		if float64(sum) > most*float64(before) {
+			t.Errorf("%s: %d bytes, before %d", when, sum, before)
+		}
+	}
+	for _, one := range all {
+		one.MoveContents(1 << 30)
+	}
+	check("doubled four times", 1.8)
+	for i, one := range all {
+		var b []byte
+		s := one.BeginSnapshot()
+		for done := false; !done; {
+			b, done = s.Next(b, 1<<20)
+		}
+		again, err := Load(one.id, bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = again
+	}
+	check("loaded again", 1.3)
+}

@@ -1,0 +1,215 @@
+package slab
+
+import "carillon/timer"
+
+const (
+	// Chunks of 32 KiB keep a table with few timers small, and growing copies nothing.
+	slotChunkBits = 10
+	slotChunkLen  = 1 << slotChunkBits
+
+	freeMark = 1 << 31 // in a page: the handle is free, the next free one follows
+	packFrom = 16      // slots, at least: a page takes 4 KiB
+	skipMost = 32      // free handles that Next passes over, which take as long as one timer
+)
+
+// Slots is the array of slots, by handle. Its zero value is empty. All operations are O(1), but
+// Pack.
+//
+// A slot is in the row of its handle's number. Packed, used slots alone have a row, and a free
+// handle costs 4 bytes: a shard that was divided keeps the handles of all timers that it ever had,
+// and would keep as much memory. Rows are local to a replica.
+type Slots struct {
+	chunks []*[slotChunkLen]Slot // by row
+	// High is the highest handle ever used.
+	High timer.Handle
+	// Free is the first free slot. The order of the free list decides future handles, so it is
+	// replicated.
+	Free   timer.Handle
+	Unused int // number of free slots
+
+	pages   []*[slotChunkLen]uint32 // packed: of each handle the row, or freeMark and the next free handle
+	handles []timer.Handle          // packed: by row; its length is the number of rows
+	spare   []uint32                // packed: rows without a slot
+}
+
+// vacant is the slot of all free handles of packed slots. It is never written.
+var vacant Slot
+
+// At returns the slot of a handle, which must be at most high. That of a free handle must not be
+// written.
+func (s *Slots) At(h timer.Handle) *Slot {
+	if s.pages != nil {
+		return s.packedAt(h)
+	}
+	return &s.chunks[h>>slotChunkBits][h&(slotChunkLen-1)]
+}
+
+//go:noinline
+func (s *Slots) packedAt(h timer.Handle) *Slot {
+	if row := s.Row(h); row != 0 {
+		return s.row(row)
+	}
+	return &vacant
+}
+
+func (s *Slots) row(row uint32) *Slot {
+	return &s.chunks[row>>slotChunkBits][row&(slotChunkLen-1)]
+}
+
+func (s *Slots) page(h timer.Handle) *uint32 {
+	return &s.pages[h>>slotChunkBits][h&(slotChunkLen-1)]
+}
+
+// Row returns the row of a used handle. Packed, it is 0 for a free one.
+func (s *Slots) Row(h timer.Handle) uint32 {
+	if s.pages == nil {
+		return uint32(h)
+	}
+	if row := *s.page(h); row&freeMark == 0 {
+		return row
+	}
+	return 0
+}
+
+// Handle returns the handle of a row.
+func (s *Slots) Handle(row uint32) timer.Handle {
+	if s.pages == nil {
+		return timer.Handle(row)
+	}
+	return s.handles[row]
+}
+
+// Rows returns the highest row ever used.
+func (s *Slots) Rows() int {
+	if s.pages == nil {
+		return int(s.High)
+	}
+	return len(s.handles) - 1
+}
+
+// NextFree returns the free handle that follows a free one in the list.
+func (s *Slots) NextFree(h timer.Handle) timer.Handle {
+	if s.pages == nil {
+		return timer.Handle(s.At(h).Ref)
+	}
+	return timer.Handle(*s.page(h) &^ freeMark)
+}
+
+// Next returns the slot to visit after h, for a visit of all up to high: packed, it passes over free
+// ones, and may return the last of these.
+func (s *Slots) Next(h, high timer.Handle) timer.Handle {
+	if s.pages == nil {
+		return h + 1
+	}
+	return s.packedNext(h, high)
+}
+
+//go:noinline
+func (s *Slots) packedNext(h, high timer.Handle) timer.Handle {
+	for n := 0; ; n++ {
+		if h++; h >= high || n >= skipMost || *s.page(h)&freeMark == 0 {
+			return h
+		}
+	}
+}
+
+// Take makes the slot of the first free handle, or of a new one, and returns both.
+func (s *Slots) Take() (timer.Handle, *Slot) {
+	h := s.Free
+	if h != 0 {
+		s.Free = s.NextFree(h)
+		s.Unused--
+	} else {
+		s.High++
+		h = s.High
+		s.Extend(h)
+	}
+	slot := s.occupy(h)
+	*slot = Slot{}
+	return h, slot
+}
+
+// occupy gives a handle a row.
+func (s *Slots) occupy(h timer.Handle) *Slot {
+	if s.pages == nil {
+		return s.At(h)
+	}
+	var row uint32
+	if last := len(s.spare) - 1; last >= 0 {
+		row, s.spare = s.spare[last], s.spare[:last]
+	} else {
+		row = uint32(len(s.handles))
+		s.handles = append(s.handles, 0)
+		extend(&s.chunks, row)
+	}
+	s.handles[row], *s.page(h) = h, row
+	return s.row(row)
+}
+
+// Give frees the slot of a used handle.
+func (s *Slots) Give(h timer.Handle) {
+	*s.At(h) = Slot{}
+	if s.pages == nil {
+		s.At(h).Ref = uint32(s.Free)
+	} else {
+		row := s.Row(h)
+		s.spare = append(s.spare, row)
+		s.handles[row], *s.page(h) = 0, freeMark|uint32(s.Free)
+	}
+	s.Free = h
+	s.Unused++
+}
+
+// Extend makes room for handle h.
+func (s *Slots) Extend(h timer.Handle) {
+	if s.pages == nil {
+		extend(&s.chunks, uint32(h))
+	} else {
+		extend(&s.pages, uint32(h))
+	}
+}
+
+func extend[T any](chunks *[]*[slotChunkLen]T, n uint32) {
+	for i := int(n >> slotChunkBits); len(*chunks) <= i; {
+		*chunks = append(*chunks, nil)
+	}
+	if c := &(*chunks)[n>>slotChunkBits]; *c == nil {
+		*c = new([slotChunkLen]T)
+	}
+}
+
+// Pack packs the slots if a third of them is free, so that this takes less memory. No row may be in
+// use elsewhere. Cost: O(High).
+func (s *Slots) Pack() {
+	if s.pages != nil || s.High < packFrom || 3*s.Unused < int(s.High) {
+		return
+	}
+	old := s.chunks
+	s.chunks, s.pages, s.handles = nil, make([]*[slotChunkLen]uint32, 0, len(old)), make([]timer.Handle, 1, int(s.High)-s.Unused+1)
+	for h := timer.Handle(1); h <= s.High; h++ {
+		from := &old[h>>slotChunkBits][h&(slotChunkLen-1)]
+		s.Extend(h)
+		if from.State() == 0 {
+			*s.page(h) = freeMark | from.Ref
+		} else {
+			*s.occupy(h) = *from
+		}
+		if h&(slotChunkLen-1) == slotChunkLen-1 {
+			old[h>>slotChunkBits] = nil
+		}
+	}
+}
+
+func (s *Slots) Memory() int64 {
+	used := func(n, size int) int64 { return int64(n) * slotChunkLen * int64(size) }
+	return used(allocated(s.chunks), 32) + used(allocated(s.pages), 4) + int64(cap(s.chunks)+cap(s.pages))*8 + int64(cap(s.handles)+cap(s.spare))*4
+}
+
+func allocated[T any](chunks []*T) (n int) {
+	for _, c := range chunks {
+		if c != nil {
+			n++
+		}
+	}
+	return n
+}
