@@ -54,6 +54,10 @@ type shownCluster struct {
 // first pages. See docs/sizing.md.
 const shardMemory = 200_000
 
+// handlesShare: one part in so many of a shard's memory, or somewhat less, is what its timers'
+// handles take, 4 bytes each. A new shard has as many as the one that it came of.
+const handlesShare = 64
+
 // PreviewShards implements backend.Cluster. It supposes that all shards are as large as this node's
 // are on average: timers are spread by a hash.
 func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.GrowthNeeds, error) {
@@ -79,7 +83,7 @@ func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.Gr
 	}
 	each := s.core.host.Stats().Memory.Tables / max(here, 1)
 	needs := backend.GrowthNeeds{MemoryBytes: each, Moves: moves, Bytes: int64(moves) * each * int64(now) / int64(shards)}
-	needs.LastingBytes = int64(replicas) * int64(shards-now) / int64(now) * shardMemory / int64(len(nodes))
+	needs.LastingBytes = int64(replicas) * int64(shards-now) / int64(now) * (shardMemory + each/handlesShare) / int64(len(nodes))
 	for n := now; n < shards; n *= 2 { // in each doubling every replica writes half of what it has
 		needs.Bytes += int64(replicas) * each / 2
 	}

@@ -154,7 +154,7 @@ type division struct {
 const (
 	lookBudget  = 2048 // slots that a leader looks at in a turn
 	sweepBudget = 1024 // … and that an entry drops the foreign timers of
-	moveBudget  = 256  // … and that a tick moves the contents of, after that
+	moveBudget  = 1024 // … and that a tick moves the contents of, after that
 )
 
 // end forgets what a leadership knew.

@@ -17,7 +17,7 @@ func (l *loader) finish() {
 		l.freeOthers()
 	}
 	l.checkFree()
-	if l.err == nil {
+	if l.err == nil && t.slots.CanPack() {
 		t.slots.Pack()
 	}
 	for h := timer.Handle(1); h <= t.slots.High && l.err == nil; h++ {

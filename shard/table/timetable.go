@@ -74,6 +74,28 @@ func (t *timetable) NextDue() (ms int64, ok bool) {
 // wheelHandle returns a timer's handle in the wheel, whose nodes are as many as the rows.
 func (t *timetable) wheelHandle(h timer.Handle) wheel.Handle { return wheel.Handle(t.slots.Row(h)) }
 
+// pack packs the slots, if that saves memory. The wheel goes on by their new rows. Cost: O(slots).
+func (t *timetable) pack() {
+	if !t.slots.CanPack() {
+		return
+	}
+	type armed struct {
+		h  timer.Handle
+		at wheel.Tick
+	}
+	all := make([]armed, 0, t.wheel.Len())
+	for h := timer.Handle(1); h <= t.slots.High; h++ {
+		if at, in := t.wheel.When(t.wheelHandle(h)); in {
+			all = append(all, armed{h, at})
+		}
+	}
+	t.slots.Pack()
+	t.wheel = wheel.New(t.wheel.Now())
+	for _, a := range all {
+		t.wheel.Add(t.wheelHandle(a.h), a.at)
+	}
+}
+
 // Arm adds a timer to the wheel at atMs, or moves it there.
 func (t *timetable) Arm(h timer.Handle, atMs int64) {
 	if t.get(h) == nil {

@@ -178,24 +178,25 @@ func extend[T any](chunks *[]*[slotChunkLen]T, n uint32) {
 	}
 }
 
-// Pack packs the slots if a third of them is free, so that this takes less memory. No row may be in
-// use elsewhere. Cost: O(High).
-func (s *Slots) Pack() {
-	if s.pages != nil || s.High < packFrom || 3*s.Unused < int(s.High) {
-		return
+// CanPack reports whether Pack saves memory: a third of the rows is free.
+func (s *Slots) CanPack() bool {
+	if s.pages != nil {
+		return 3*len(s.spare) >= len(s.handles)
 	}
-	old := s.chunks
-	s.chunks, s.pages, s.handles = nil, make([]*[slotChunkLen]uint32, 0, len(old)), make([]timer.Handle, 1, int(s.High)-s.Unused+1)
+	return s.High >= packFrom && 3*s.Unused >= int(s.High)
+}
+
+// Pack packs the slots: all get other rows. Cost: O(High).
+func (s *Slots) Pack() {
+	old := *s
+	s.chunks, s.spare = nil, nil
+	s.pages, s.handles = make([]*[slotChunkLen]uint32, 0, len(old.chunks)), make([]timer.Handle, 1, int(s.High)-s.Unused+1)
 	for h := timer.Handle(1); h <= s.High; h++ {
-		from := &old[h>>slotChunkBits][h&(slotChunkLen-1)]
 		s.Extend(h)
-		if from.State() == 0 {
-			*s.page(h) = freeMark | from.Ref
+		if slot := old.At(h); slot.State() != 0 {
+			*s.occupy(h) = *slot
 		} else {
-			*s.occupy(h) = *from
-		}
-		if h&(slotChunkLen-1) == slotChunkLen-1 {
-			old[h>>slotChunkBits] = nil
+			*s.page(h) = freeMark | uint32(old.NextFree(h))
 		}
 	}
 }
