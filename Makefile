@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci long processes beside raced models check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci processes beside raced models check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -85,22 +85,20 @@ SIDE_BY_SIDE := -parallel 4
 # Tests of nodes in one process, which wait for each other's timeouts.
 WAITING := -parallel 6
 
-test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two free cores, the first compilation included; longer on a busy machine)
-	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(EVERY)
+# Three packages at once, as those of processes and nodes mostly wait.
+test: ## the short tests of each package, 20 simulated runs (two and a half minutes on two free cores, the first compilation included; longer on a busy machine)
+	$(GOTEST) -vet off -short -p 3 $(SIDE_BY_SIDE) $(EVERY)
 
-ci: check long ## everything that must hold at each landing, the tests of `make test` at full length (about a quarter of an hour on two free cores)
-
-# Tests of processes mostly wait, so that the others run beside them, at the lowest priority: first the models, which use no disk, beside those
-# that measure times.
-long: ## all tests at full length, under the race detector where it can find something; 500 simulated runs, each fuzz target
+# Tests of processes mostly wait, so that all else runs beside them, at the lowest priority: first what uses no disk, beside those that measure times.
+ci: ## everything that must hold at each landing: checks, all tests at full length, under the race detector where it can find something, 500 simulated runs, each fuzz target (twelve minutes on two free cores)
 	$(MAKE) -j 2 processes beside
-	./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
 processes:
 	$(GOTEST) -vet off $(SIDE_BY_SIDE) ./test/e2e ./cmd/carillon
 
 beside:
-	nice -n 19 $(MAKE) models raced
+	nice -n 19 $(MAKE) check models raced
+	nice -n 19 ./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
 raced: ## the tests of what has goroutines, under the race detector
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")

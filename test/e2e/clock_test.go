@@ -126,6 +126,7 @@ func (d *dependents) right(when string) {
 // if any, take over. Once the clock is right again so is all behaviour that depends on it.
 func TestClockTenYearsAhead(t *testing.T) {
 	needCluster(t)
+	t.Parallel()
 	for n := 1; n <= 3; n++ {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()

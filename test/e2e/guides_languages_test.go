@@ -27,6 +27,7 @@ type guideProgram struct {
 // TestGuidesInEachLanguage runs the programs of the guides as printed, with other addresses. Each
 // page has as many parts in one language as in the others.
 func TestGuidesInEachLanguage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		kind  string
 		need  func(*testing.T)

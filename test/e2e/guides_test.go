@@ -87,6 +87,7 @@ var notYet = regexp.MustCompile(`comes in a later version|"there is nothing at t
 // TestGuides runs each guide as printed, with other addresses. It skips a guide whose first request
 // this version does not support.
 func TestGuides(t *testing.T) {
+	t.Parallel()
 	names, err := filepath.Glob("../../docs/guides/*.md")
 	if err != nil || len(names) < 7 {
 		t.Fatal(names, err)

@@ -71,6 +71,7 @@ func postgres(t *testing.T) (address string) {
 // after the cluster has added timers and before it has committed. A row that is refused stays, and
 // holds up no other row, also where the cluster refuses a batch as a whole.
 func TestOutbox(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		language string
 		build    func(*testing.T) []string
