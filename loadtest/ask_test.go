@@ -36,7 +36,7 @@ func served(t *testing.T, serve func(net.Conn)) (net.Conn, *answers) {
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	return conn, &answers{from: conn}
+	return conn, newAnswers(conn)
 }
 
 // answerOf is an answer with that body.
@@ -47,7 +47,7 @@ func answerOf(body []byte) []byte {
 // One answer after the other is that of its own request.
 func TestAskManyTimes(t *testing.T) {
 	request := []byte("how late is it?")
-	conn, a := served(t, func(conn net.Conn) {
+	_, a := served(t, func(conn net.Conn) {
 		got := make([]byte, len(request))
 		for {
 			if _, err := io.ReadFull(conn, got); err != nil {
@@ -58,7 +58,7 @@ func TestAskManyTimes(t *testing.T) {
 	})
 	for i := range 20_000 {
 		request[0] = byte(i)
-		if got, err := a.ask(conn, request); err != nil || !bytes.Equal(got.body, request) {
+		if got, err := a.ask(request); err != nil || !bytes.Equal(got.body, request) {
 			t.Fatalf("exchange %d: %q, %v", i, got.body, err)
 		}
 	}
@@ -67,19 +67,19 @@ func TestAskManyTimes(t *testing.T) {
 // A request that no socket's buffer holds is written whole before the answer is read.
 func TestAskMuch(t *testing.T) {
 	request := bytes.Repeat([]byte("0123456789abcdef"), 1<<19)
-	conn, a := served(t, func(conn net.Conn) {
+	_, a := served(t, func(conn net.Conn) {
 		if got, err := io.ReadAll(io.LimitReader(conn, int64(len(request)))); err == nil && bytes.Equal(got, request) {
 			_, _ = conn.Write(answerOf([]byte("all")))
 		}
 	})
-	if got, err := a.ask(conn, request); err != nil || string(got.body) != "all" {
+	if got, err := a.ask(request); err != nil || string(got.body) != "all" {
 		t.Fatalf("%q, %v", got.body, err)
 	}
 }
 
 func TestAskOfOneWhoIsGone(t *testing.T) {
-	conn, a := served(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 100)) })
-	if got, err := a.ask(conn, []byte("?")); !errors.Is(err, io.EOF) {
+	_, a := served(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 100)) })
+	if got, err := a.ask([]byte("?")); !errors.Is(err, io.EOF) {
 		t.Fatalf("%v, %v, want EOF", got, err)
 	}
 }
@@ -90,7 +90,7 @@ func TestAskInVain(t *testing.T) {
 		if err := conn.SetDeadline(time.Now().Add(time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := a.ask(conn, []byte("?")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if got, err := a.ask([]byte("?")); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("%v, %v, want the deadline's", got, err)
 		}
 	}

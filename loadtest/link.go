@@ -20,7 +20,7 @@ type link struct {
 
 	mu       sync.Mutex // guards conn against the cut
 	conn     net.Conn
-	answers  answers
+	answers  *answers
 	deadline time.Time
 }
 
@@ -37,7 +37,7 @@ func (l *link) ask(ctx context.Context, sent time.Time, request []byte) (answer,
 	if sent.After(l.deadline.Add(-l.timeout)) {
 		l.extend(ctx)
 	}
-	return l.answers.ask(l.conn, request)
+	return l.answers.ask(request)
 }
 
 func (l *link) connect(ctx context.Context) error {
@@ -56,7 +56,7 @@ func (l *link) connect(ctx context.Context) error {
 	l.mu.Lock()
 	l.conn = conn
 	l.mu.Unlock()
-	l.answers.from = conn
+	l.answers = newAnswers(conn)
 	l.extend(ctx)
 	return nil
 }

@@ -93,7 +93,7 @@ func (t *tally) recordPatch(l *ledger, number int64, r result, uncertain bool) b
 
 func (t *tally) recordCancel(l *ledger, number int64, r result, uncertain bool) bool {
 	switch {
-	case r.status == 200 && string(r.outcome) == "prevented":
+	case r.status == 200 && r.outcome == "prevented":
 		t.prevented.Add(1)
 		if m := l.add(number, markPrevented); !m.has(markUncertain) {
 			t.due.move(l.lastDueMs(number, m), -1)
@@ -104,7 +104,7 @@ func (t *tally) recordCancel(l *ledger, number int64, r result, uncertain bool) 
 		t.conflicts.Add(1)
 		return true
 	case r.status == 410:
-		if string(r.outcome) == "dead" {
+		if r.outcome == "dead" {
 			t.dead.Add(1)
 			l.add(number, markExcused)
 		}

@@ -144,9 +144,9 @@ func (r *requests) isAbout(number int64, body []byte) bool {
 }
 
 // isID reports whether the id is the timer's.
-func (r *requests) isID(number int64, id []byte) bool {
+func (r *requests) isID(number int64, id string) bool {
 	r.scratch = r.names.appendID(r.scratch[:0], number)
-	return bytes.Equal(id, r.scratch)
+	return id == string(r.scratch)
 }
 
 // finish appends headers and body to the first line.

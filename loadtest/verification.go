@@ -105,7 +105,7 @@ func (v *verification) open(number int64) bool {
 // is asked about again, and stays pending if that is in vain, too.
 func (v *verification) record(t *tally, number int64, r result) bool {
 	switch {
-	case r.status == 200 && string(r.outcome) == "prevented":
+	case r.status == 200 && r.outcome == "prevented":
 		t.prevented.Add(1)
 		if v.unseen && v.ledger.lastDueMs(number, v.ledger.marks(number)) <= v.overdueMs {
 			t.overdue.Add(1)
@@ -115,7 +115,7 @@ func (v *verification) record(t *tally, number int64, r result) bool {
 		return v.postpone(number) // how its call ends shows a little later
 	case r.status == 202:
 		v.ledger.add(number, markExcused)
-	case r.status == 410 && string(r.outcome) == "dead":
+	case r.status == 410 && r.outcome == "dead":
 		t.dead.Add(1)
 		v.ledger.add(number, markExcused)
 	case r.status == 410 && v.unseen:

@@ -252,7 +252,7 @@ func (w *worker) recordBatch(l *link, got answer, from, now time.Time) {
 			w.rest = restOfBatch
 		}
 		number := w.call.numbers[index]
-		if r.id != nil && !w.requests.isID(number, r.id) {
+		if r.id != "" && !w.requests.isID(number, r.id) {
 			r = result{} // the answer about another timer
 		}
 		if !w.record(number, r, now) {
