@@ -5,25 +5,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
-)
 
-// settings are what an image says about the container that is made of it; the names are those of
-// the OCI image format.
-type settings struct {
-	User         string              `json:",omitempty"`
-	ExposedPorts map[string]struct{} `json:",omitempty"`
-	Env          []string            `json:",omitempty"`
-	Entrypoint   []string            `json:",omitempty"`
-	Cmd          []string            `json:",omitempty"`
-	Volumes      map[string]struct{} `json:",omitempty"`
-	Labels       map[string]string   `json:",omitempty"`
-	StopSignal   string              `json:",omitempty"`
-}
+	oci "github.com/opencontainers/image-spec/specs-go/v1"
+)
 
 // lastStage reads the last stage of a Dockerfile, which begins with nothing: its settings, and the
 // paths that it copies, each with its owner. An instruction that it does not know is an error, so
 // that an image of docker build and ours cannot differ unnoticed.
-func lastStage(file string) (s settings, copied map[string]string, err error) {
+func lastStage(file string) (s oci.ImageConfig, copied map[string]string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return s, nil, err

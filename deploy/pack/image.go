@@ -4,8 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -18,14 +16,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	oci "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/crypto/x509roots/fallback/bundle"
-)
-
-const (
-	typeIndex    = "application/vnd.oci.image.index.v1+json"
-	typeManifest = "application/vnd.oci.image.manifest.v1+json"
-	typeConfig   = "application/vnd.oci.image.config.v1+json"
-	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
 // imageBuild makes the container image of a release as an OCI archive: a tar file of an OCI image
@@ -38,56 +32,13 @@ type imageBuild struct {
 	blobs map[string][]byte // by digest; a few binaries, so memory holds them
 }
 
-type platform struct {
-	Architecture string `json:"architecture"`
-	OS           string `json:"os"`
-}
-
-type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int               `json:"size"`
-	Platform    *platform         `json:"platform,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-type index struct {
-	SchemaVersion int          `json:"schemaVersion"`
-	MediaType     string       `json:"mediaType"`
-	Manifests     []descriptor `json:"manifests"`
-}
-
-type manifest struct {
-	SchemaVersion int               `json:"schemaVersion"`
-	MediaType     string            `json:"mediaType"`
-	Config        descriptor        `json:"config"`
-	Layers        []descriptor      `json:"layers"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
-}
-
-type config struct {
-	Created time.Time `json:"created"`
-	platform
-	Config  settings `json:"config"`
-	RootFS  rootFS   `json:"rootfs"`
-	History []step   `json:"history"`
-}
-
-type rootFS struct {
-	Type    string   `json:"type"`
-	DiffIDs []string `json:"diff_ids"`
-}
-
-type step struct {
-	Created   time.Time `json:"created"`
-	CreatedBy string    `json:"created_by"`
-}
-
 func (b *imageBuild) when() time.Time { return time.Unix(b.seconds, 0).UTC() }
+
+var versioned = specs.Versioned{SchemaVersion: 2}
 
 func (b *imageBuild) write(file string) error {
 	b.blobs = map[string][]byte{}
-	all := index{SchemaVersion: 2, MediaType: typeIndex}
+	all := oci.Index{Versioned: versioned, MediaType: oci.MediaTypeImageIndex}
 	for _, architecture := range b.architectures {
 		d, err := b.image(architecture)
 		if err != nil {
@@ -95,18 +46,18 @@ func (b *imageBuild) write(file string) error {
 		}
 		all.Manifests = append(all.Manifests, d)
 	}
-	named := b.addJSON(typeIndex, all)
-	named.Annotations = map[string]string{"org.opencontainers.image.ref.name": b.version}
-	top, err := json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex, Manifests: []descriptor{named}})
+	named := b.addJSON(oci.MediaTypeImageIndex, all)
+	named.Annotations = map[string]string{oci.AnnotationRefName: b.version}
+	top, err := json.Marshal(oci.Index{Versioned: versioned, MediaType: oci.MediaTypeImageIndex, Manifests: []oci.Descriptor{named}})
 	if err != nil {
 		return err
 	}
 
 	var archive bytes.Buffer
 	w := tree{w: tar.NewWriter(&archive), when: b.when()}
-	w.file("oci-layout", 0o644, "", []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	w.file("index.json", 0o644, "", top)
-	w.folder("blobs", "")
+	w.file(oci.ImageLayoutFile, 0o644, "", []byte(`{"imageLayoutVersion":"`+oci.ImageLayoutVersion+`"}`))
+	w.file(oci.ImageIndexFile, 0o644, "", top)
+	w.folder(oci.ImageBlobsDir, "")
 	w.folder("blobs/sha256", "")
 	for _, d := range slices.Sorted(maps.Keys(b.blobs)) {
 		w.file("blobs/sha256/"+d, 0o644, "", b.blobs[d])
@@ -118,38 +69,38 @@ func (b *imageBuild) write(file string) error {
 }
 
 // image adds the blobs of one architecture's image and describes its manifest.
-func (b *imageBuild) image(architecture string) (descriptor, error) {
+func (b *imageBuild) image(architecture string) (oci.Descriptor, error) {
 	set, copied, err := lastStage(b.dockerfile)
 	if err != nil {
-		return descriptor{}, err
+		return oci.Descriptor{}, err
 	}
 	about := map[string]string{
-		"org.opencontainers.image.title":    "carillon",
-		"org.opencontainers.image.version":  b.version,
-		"org.opencontainers.image.licenses": "MIT",
+		oci.AnnotationTitle:    "carillon",
+		oci.AnnotationVersion:  b.version,
+		oci.AnnotationLicenses: "MIT",
 	}
 	set.Labels = about
 	files, err := b.layer(architecture, copied)
 	if err != nil {
-		return descriptor{}, err
+		return oci.Descriptor{}, err
 	}
 	var packed bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // the level is a known one
 	if _, err := z.Write(files); err != nil {
-		return descriptor{}, err
+		return oci.Descriptor{}, err
 	}
 	if err := z.Close(); err != nil {
-		return descriptor{}, err
+		return oci.Descriptor{}, err
 	}
-	p := platform{architecture, "linux"}
-	c := config{
-		Created: b.when(), platform: p, Config: set,
-		RootFS:  rootFS{"layers", []string{"sha256:" + digest(files)}},
-		History: []step{{b.when(), "carillon " + b.version}},
+	when, p := b.when(), oci.Platform{Architecture: architecture, OS: "linux"}
+	c := oci.Image{
+		Created: &when, Platform: p, Config: set,
+		RootFS:  oci.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(files)}},
+		History: []oci.History{{Created: &when, CreatedBy: "carillon " + b.version}},
 	}
-	d := b.addJSON(typeManifest, manifest{
-		SchemaVersion: 2, MediaType: typeManifest,
-		Config: b.addJSON(typeConfig, c), Layers: []descriptor{b.add(typeLayer, packed.Bytes())},
+	d := b.addJSON(oci.MediaTypeImageManifest, oci.Manifest{
+		Versioned: versioned, MediaType: oci.MediaTypeImageManifest,
+		Config: b.addJSON(oci.MediaTypeImageConfig, c), Layers: []oci.Descriptor{b.add(oci.MediaTypeImageLayerGzip, packed.Bytes())},
 		Annotations: about,
 	})
 	d.Platform = &p
@@ -196,23 +147,18 @@ func authorities() []byte {
 	return out.Bytes()
 }
 
-func (b *imageBuild) add(mediaType string, blob []byte) descriptor {
-	d := digest(blob)
-	b.blobs[d] = blob
-	return descriptor{MediaType: mediaType, Digest: "sha256:" + d, Size: len(blob)}
+func (b *imageBuild) add(mediaType string, blob []byte) oci.Descriptor {
+	d := digest.FromBytes(blob)
+	b.blobs[d.Encoded()] = blob
+	return oci.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(blob))}
 }
 
-func (b *imageBuild) addJSON(mediaType string, v any) descriptor {
+func (b *imageBuild) addJSON(mediaType string, v any) oci.Descriptor {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // all its fields can be written
 	}
 	return b.add(mediaType, text)
-}
-
-func digest(blob []byte) string {
-	sum := sha256.Sum256(blob)
-	return hex.EncodeToString(sum[:])
 }
 
 // tree writes files that all have one time. The first failure is what close returns.
