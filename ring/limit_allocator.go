@@ -110,7 +110,6 @@ type other struct {
 	wallMs  int64
 	at      time.Duration // when it reported that; this node's monotonic clock
 	unsure  bool
-	omitted bool
 	mayHear bool   // it receives this node's reports, or does not list what it receives
 	heard   uint64 // … the last one that it has received
 	parts   map[timer.TopicID]Part
@@ -128,7 +127,6 @@ type AllocationReport struct {
 	Unlisted bool // Received is left out: for all that its node knows, nobody has a part
 	// If Unlisted: the nodes that it does not hear. That may be why it knows of no topic.
 	Unheard []uint64
-	Omitted bool // it reports none of these: a node of an older release
 }
 
 // ReportRef is the last report that was received from a node.
@@ -398,17 +396,12 @@ func (l *LimitAllocator) confirm(p *part, now time.Duration) {
 		return
 	}
 	left := p.limit
-	for id, o := range l.others {
+	for _, o := range l.others {
 		switch {
 		case o.free:
 			continue
 		case !o.met, o.unsure, o.silence >= silenceTimeout:
 			return
-		case o.omitted:
-			if at, ok := slices.BinarySearch(l.view.nodes, id); ok {
-				left -= l.view.unitsOf(at, p.topic, p.limit, l.turn)
-			}
-			continue
 		case o.heard < p.since:
 			// It may not receive this node's reports. Then it does not raise its own parts
 			// while others hear this node.
@@ -430,11 +423,11 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 		o = &other{}
 		l.others[from] = o
 	}
-	if !report.Omitted && o.met && report.Seq <= o.seq {
+	if o.met && report.Seq <= o.seq {
 		return // a later report has overtaken it
 	}
 	l.observed(o, report.Seq)
-	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure, omitted: report.Omitted,
+	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure,
 		mayHear: report.Unlisted && !slices.Contains(report.Unheard, l.self)}
 	for _, h := range report.Received {
 		if h.Node == l.self {

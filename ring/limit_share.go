@@ -54,18 +54,13 @@ func (v *shareView) units(t *timer.Topic, n int, turn int64) int {
 	if v == nil || v.me < 0 {
 		return 0
 	}
-	return v.unitsOf(v.me, t, n, turn)
-}
-
-// unitsOf is the part of n of a node that leads something.
-func (v *shareView) unitsOf(node int, t *timer.Topic, n int, turn int64) int {
 	if n < len(v.nodes) {
-		if v.hasTurn(node, t, n, turn) {
+		if v.hasTurn(t, n, turn) {
 			return 1
 		}
 		return 0
 	}
-	return divide(n, node, v.leads, int64(v.shards))
+	return divide(n, v.me, v.leads, int64(v.shards))
 }
 
 // divide is a node's part of n: one, and of the rest by its weight. The weights are sum at most.
@@ -83,11 +78,11 @@ func divide(n, node int, weights []int64, sum int64) int {
 	return int(own)
 }
 
-// hasTurn report whether one of the n units of a topic is a node's in a turn. The order shifts from
+// hasTurn reports whether one of the n units of a topic is this node's in a turn. The order shifts from
 // round to round, so that leases that last as long as some turns do not keep the same nodes out for
 // ever.
-func (v *shareView) hasTurn(node int, t *timer.Topic, n int, turn int64) bool {
+func (v *shareView) hasTurn(t *timer.Topic, n int, turn int64) bool {
 	nodes := int64(len(v.nodes))
 	first := (turn%nodes*int64(n) + turn/nodes + int64(t.ID)) % nodes
-	return (int64(node)-first+nodes)%nodes < int64(n)
+	return (int64(v.me)-first+nodes)%nodes < int64(n)
 }

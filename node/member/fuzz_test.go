@@ -17,7 +17,7 @@ func FuzzHeartbeat(f *testing.F) {
 	f.Add((&heartbeat{WallMs: 1_800_000_000_000, Starts: 3, Leads: []timer.ShardID{1, 2, 9},
 		Limits: ring.AllocationReport{Seq: 3<<32 + 5, Received: []ring.ReportRef{{Node: 7, Seq: 9}}, Parts: []ring.Part{{Topic: 4, Leases: 2}, {Topic: 70, Leases: 1, Keys: 300}}}}).encode())
 	f.Add((&heartbeat{WallMs: -1, Cordoned: true, Unhealthy: "its clock is off", Limits: ring.AllocationReport{Unsure: true, Unlisted: true, Unheard: []uint64{7}}}).encode())
-	f.Add((&heartbeat{Limits: ring.AllocationReport{Omitted: true}, LowDisk: timer.LowDiskError{Node: 7, Name: "n2", Path: "/data", Free: 1, Limit: 2}}).encode())
+	f.Add((&heartbeat{Limits: ring.AllocationReport{Seq: 1}, LowDisk: timer.LowDiskError{Node: 7, Name: "n2", Path: "/data", Free: 1, Limit: 2}}).encode())
 	f.Add([]byte{heartbeatFrame})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == 0 || b[0] != heartbeatFrame {

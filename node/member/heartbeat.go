@@ -75,19 +75,15 @@ func (h *heartbeat) encode() []byte {
 }
 
 const (
-	limitsListed  = 0 // to a node of an older kind: too much is held to name it
-	limitsOmitted = 1
+	limitsListed = 0 // begins the limits
 
-	// Flags of listed limits.
+	// Their flags.
 	limitsUnsure   = 1
 	limitsKeyed    = 2 // each part has its number of keys
 	limitsUnlisted = 4 // the nodes that are not heard take the place of those that are
 )
 
 func appendLimits(out []byte, report *ring.AllocationReport) []byte {
-	if report.Omitted {
-		return append(out, limitsOmitted)
-	}
 	keyed := slices.ContainsFunc(report.Parts, func(p ring.Part) bool { return p.Keys > 0 })
 	flags := encoding.Flag(report.Unsure, limitsUnsure) | encoding.Flag(keyed, limitsKeyed) | encoding.Flag(report.Unlisted, limitsUnlisted)
 	out = binary.AppendUvarint(append(out, limitsListed, flags), report.Seq)
@@ -143,16 +139,11 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 	return &h, nil
 }
 
-// decodeLimits reads the part of a heartbeat that is of limits. A node of an older kind has another,
-// or none, and nothing after it.
+// decodeLimits reads the part of a heartbeat that is of limits.
 func decodeLimits(r *encoding.Reader) (report ring.AllocationReport) {
-	if len(r.Rest) == 0 || r.Rest[0] != limitsListed {
-		if report.Omitted = true; len(r.Rest) > 0 && r.Byte() != limitsOmitted {
-			r.Rest = nil
-		}
-		return report
+	if r.Byte() != limitsListed {
+		r.Fail("limits of another kind")
 	}
-	r.Byte()
 	flags := r.Byte()
 	report.Unsure, report.Unlisted, report.Seq = flags&limitsUnsure != 0, flags&limitsUnlisted != 0, r.Uvarint()
 	if report.Unlisted {

@@ -13,11 +13,10 @@ import (
 	"carillon/wal"
 )
 
-// TestHeartbeatSaysThatADiskIsLow: whether or not it has something to say of limits. A node of
-// before reads the rest of it.
+// TestHeartbeatSaysThatADiskIsLow: whether or not it has something to say of limits.
 func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 	low := timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}
-	for _, limits := range []ring.AllocationReport{{WallMs: 5, Omitted: true}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
+	for _, limits := range []ring.AllocationReport{{WallMs: 5}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
 		h := heartbeat{WallMs: 5, Starts: 1, Limits: limits, Clock: heartbeatClock{Known: true}}
 		well := len(h.encode())
 		h.LowDisk = low

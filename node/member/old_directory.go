@@ -203,10 +203,6 @@ func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (know
 	if from.Node != node || from.Cluster != s.Identity().ClusterID {
 		return known, from, errNotYet
 	}
-	if _, older := errors.AsType[*peer.RemoteError](err); older {
-		// An older release does not know the question. It refuses by itself what it can.
-		return knownFacts{Member: true}, from, nil
-	}
 	if err != nil {
 		return known, from, err
 	}
