@@ -177,16 +177,6 @@ func (s *Self) GossipChanged() {
 	}
 }
 
-// Removed reports that the cluster has removed a node.
-func (s *Self) Removed(node uint64) bool {
-	m := s.member.Load()
-	if m == nil {
-		return false
-	}
-	n, ok := m.State.Node(node)
-	return ok && n.State == ring.NodeRemoved
-}
-
 // describe is this node as it registers.
 func (s *Self) describe() (ring.Node, error) {
 	if !s.gossipReady() {
