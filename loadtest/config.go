@@ -153,24 +153,6 @@ func (c Config) defaultDelay() string {
 	return "uniform:1s-10s"
 }
 
-// CheckFlags finds values that a Config from flags cannot have: flags have their defaults already,
-// so that a zero in place of one was asked for, while Run would take it for the default.
-func (c Config) CheckFlags() error {
-	var faults []error
-	for _, f := range []struct {
-		name string
-		zero bool
-	}{
-		{"--connections", c.Connections == 0}, {"--payload", c.Payload == 0}, {"--topics", c.Topics == 0}, {"--seed", c.Seed == 0},
-		{"--timeout", c.Timeout == 0}, {"--drain", c.Drain == 0}, {"--grace", c.Grace == 0}, {"--cancel-share", c.CancelShare == 0},
-	} {
-		if f.zero {
-			faults = append(faults, fmt.Errorf("%w: %s must be above 0", ErrConfig, f.name))
-		}
-	}
-	return errors.Join(faults...)
-}
-
 // validate reports every fault at once.
 func (c Config) validate() error {
 	var faults []error

@@ -1,7 +1,6 @@
 package loadtest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -82,18 +81,6 @@ func TestNoFlagIsReplaced(t *testing.T) {
 	}
 	if err := (Config{Mode: ModeFire, SinkListen: "[::1]:0"}).withDefaults().validate(); err != nil {
 		t.Error(err)
-	}
-	for _, zero := range []func(*Config){
-		func(c *Config) { c.Connections = 0 }, func(c *Config) { c.Payload = 0 }, func(c *Config) { c.Topics = 0 }, func(c *Config) { c.Seed = 0 },
-		func(c *Config) { c.Timeout = 0 }, func(c *Config) { c.Drain = 0 }, func(c *Config) { c.Grace = 0 }, func(c *Config) { c.CancelShare = 0 },
-	} {
-		c := Config{}.withDefaults()
-		if err := c.CheckFlags(); err != nil {
-			t.Fatal(err)
-		}
-		if zero(&c); !errors.Is(c.CheckFlags(), ErrConfig) {
-			t.Errorf("%+v was taken", c)
-		}
 	}
 }
 

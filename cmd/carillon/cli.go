@@ -219,15 +219,30 @@ func (r *restoreCmd) AfterApply() error {
 	return nil
 }
 
-// AfterApply refuses a duration or batch of nothing, which would be taken for none given.
-func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
-	for _, part := range ctx.Path {
-		if f := part.Flag; f != nil && (f.Name == "duration" || f.Name == "batch") && f.Target.Int() == 0 {
+// AfterApply refuses a 0 in place of a number.
+func (*loadtestCmd) AfterApply(ctx *kong.Context) error { return refuseZero(ctx, "duration", "batch") }
+
+// AfterApply refuses a 0 in place of a number.
+func (*serveCmd) AfterApply(ctx *kong.Context) error { return refuseZero(ctx) }
+
+// refuseZero refuses a 0 in place of a number that has another default, or of one of those named:
+// further down it would be taken for none given.
+func refuseZero(ctx *kong.Context, named ...string) error {
+	for _, f := range ctx.Flags() {
+		isNumber := f.Target.CanInt() || f.Target.CanUint() || f.Target.CanFloat()
+		fromDefault := f.HasDefault && f.Default != "0"
+		if isNumber && f.Target.IsZero() && (fromDefault || f.Set && slices.Contains(named, f.Name)) {
+			if span := numberSpan.FindString(f.Help); span != "" {
+				return terminal.Usagef("--%s: 0 is out of %s", f.Name, span)
+			}
 			return terminal.Usagef("--%s: must be more than 0", f.Name)
 		}
 	}
 	return nil
 }
+
+// numberSpan matches the bounds of a number in its help.
+var numberSpan = regexp.MustCompile(`\d+–\d+`)
 
 // commandTree is the grammar as completions need it. A flag of a command is one of those below it,
 // too.

@@ -30,9 +30,6 @@ func newLoadtest() (c loadtestCmd) {
 // Run fails when the node broke a promise, with any figures.
 func (m *loadtestMode) Run(term *terminal.Terminal) error {
 	config := m.Config
-	if err := config.CheckFlags(); err != nil {
-		return terminal.Usagef("%v", err)
-	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(config.Processors())
 	}

@@ -22,9 +22,11 @@ func TestLoadtestWithoutSuccess(t *testing.T) {
 
 // A zero is no way to ask for a default.
 func TestLoadtestTakesNoZero(t *testing.T) {
-	got := carillon(t, "", nil, "loadtest", "add", "-c", "0", "--url", "http://127.0.0.1:1")
-	if got.code != exitUsage || !strings.Contains(got.err, "--connections") {
-		t.Errorf("exit %d: %s", got.code, got.err)
+	for _, flag := range []string{"--connections", "--payload", "--topics", "--seed", "--timeout", "--drain", "--grace", "--cancel-share"} {
+		got := carillon(t, "", nil, "loadtest", "add", flag, "0", "--url", "http://127.0.0.1:1")
+		if got.code != exitUsage || !strings.Contains(got.err, flag+": must be more than 0") {
+			t.Errorf("exit %d: %s", got.code, got.err)
+		}
 	}
 }
 

@@ -30,25 +30,6 @@ type logSettings struct {
 	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
 }
 
-// Validate is called by the parser. The values checked here would be taken for "not set" further
-// down.
-func (s *serveCmd) Validate() error {
-	for _, n := range []struct {
-		flag  string
-		value int
-		takes string
-	}{{"bootstrap-expect", s.BootstrapExpect, "1–99"}, {"replicas", s.Replicas, "1–7"}, {"shards", s.Shards, "1–65535"},
-		{"max-connections", s.MaxConnections, "16–1000000"}, {"max-calls", s.MaxCalls, "16–65536"}, {"backup-keep", s.BackupKeep, "1–10000"}} {
-		if n.value == 0 {
-			return terminal.Usagef("--%s: 0 is out of %s", n.flag, n.takes)
-		}
-	}
-	if s.TopicIdle == 0 {
-		return terminal.Usagef("--topic-idle: 0s is less than 1s")
-	}
-	return nil
-}
-
 // flushTime is how long a node that has ended waits for the reader of its output.
 const flushTime = time.Second
 

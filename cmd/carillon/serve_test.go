@@ -341,6 +341,7 @@ func TestFaultsNameFlags(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"--shards: 0 is out of 1–65535":              {"--shards", "0"},
+		"--topic-idle: must be more than 0":          {"--topic-idle", "0s"},
 		"--shards: 65536 is out of 1–65535":          {"--shards", "65536"},
 		"--shards: expected a valid 64 bit int":      {"--shards", "x"},
 		"--http: \"here\" is not host:port":          {"--http", "here"},
