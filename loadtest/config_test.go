@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -145,33 +146,37 @@ func TestPlayerIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestMachineCPU(t *testing.T) {
-	busy, total := machineCPU([]byte("cpu  100 5 50 800 45 0 3 7 0 0\ncpu0 1 1\n"))
-	if busy != 1650*time.Millisecond || total != 10100*time.Millisecond {
-		t.Errorf("busy %v of %v", busy, total)
-	}
-	if _, total := machineCPU([]byte("intr 5\n")); total != 0 {
-		t.Error("nonsense was read as a sample")
-	}
-}
-
 // A thread's wait is the second number; a thread that has ended is passed over.
-func TestProcessorWait(t *testing.T) {
-	tasks := t.TempDir()
+func TestSampleFrom(t *testing.T) {
+	proc := t.TempDir()
+	tasks := filepath.Join(proc, fmt.Sprint(os.Getpid()), "task")
+	write := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(proc, "stat"), "cpu  100 5 50 800 45 0 3 7 0 0\ncpu0 1 1\n")
 	for thread, text := range map[string]string{"1": "5000 2000000 7\n", "2": "1 3000000 1\n", "3": "nonsense\n"} {
-		if err := os.MkdirAll(filepath.Join(tasks, thread), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(tasks, thread, "schedstat"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(filepath.Join(tasks, thread, "schedstat"), text)
 	}
 	if err := os.Mkdir(filepath.Join(tasks, "4"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := processorWait(tasks); got != 5*time.Millisecond {
-		t.Errorf("waited %v, want 5ms", got)
+	got := sampleFrom(proc)
+	if busy, total := got.busy.Round(time.Millisecond), got.total.Round(time.Millisecond); busy != 1650*time.Millisecond || total != 10100*time.Millisecond || got.waited != 5*time.Millisecond {
+		t.Errorf("busy %v of %v, waited %v", busy, total, got.waited)
 	}
+	write(filepath.Join(proc, "stat"), "intr x\n")
+	if got := sampleFrom(proc); got.total != 0 {
+		t.Error("nonsense was read as a sample")
+	}
+	if got := sampleFrom(filepath.Join(proc, "nowhere")); got.total+got.waited != 0 {
+		t.Error("nothing was read as a sample")
+	}
+}
+
+func TestStarved(t *testing.T) {
 	at := time.Unix(0, 0)
 	for _, c := range []struct {
 		own, waited time.Duration

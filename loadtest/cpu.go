@@ -1,16 +1,12 @@
 package loadtest
 
 import (
-	"bytes"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"time"
-)
 
-// clockTick is the unit of /proc/stat on Linux.
-const clockTick = 10 * time.Millisecond
+	"github.com/prometheus/procfs"
+)
 
 // cpuSample is the CPU used up to a moment, by us and by the whole machine.
 type cpuSample struct {
@@ -21,55 +17,27 @@ type cpuSample struct {
 	waited time.Duration
 }
 
-func sampleCPU() cpuSample {
+func sampleCPU() cpuSample { return sampleFrom(procfs.DefaultMountPoint) }
+
+// sampleFrom reads the machine's part from its /proc, where there is one.
+func sampleFrom(proc string) cpuSample {
 	s := cpuSample{at: time.Now(), own: processCPU()}
-	if text, err := os.ReadFile("/proc/stat"); err == nil {
-		s.busy, s.total = machineCPU(text)
-	}
-	s.waited = processorWait("/proc/self/task")
-	return s
-}
-
-// processorWait adds up how long the threads of a process have waited for a processor: the second
-// number of each one's schedstat, ns.
-func processorWait(tasks string) (sum time.Duration) {
-	threads, err := os.ReadDir(tasks)
+	fs, err := procfs.NewFS(proc)
 	if err != nil {
-		return 0
+		return s
 	}
+	if stat, err := fs.Stat(); err == nil {
+		c := &stat.CPUTotal
+		busy := c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+		s.busy, s.total = time.Duration(busy*1e9), time.Duration((busy+c.Idle+c.Iowait)*1e9)
+	}
+	threads, _ := fs.AllThreads(os.Getpid())
 	for _, thread := range threads {
-		text, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "schedstat"))
-		if err != nil {
-			continue // it has ended
-		}
-		if fields := bytes.Fields(text); len(fields) >= 2 {
-			if ns, err := strconv.ParseInt(string(fields[1]), 10, 64); err == nil {
-				sum += time.Duration(ns)
-			}
+		if stat, err := thread.Schedstat(); err == nil { // else it has ended
+			s.waited += time.Duration(stat.WaitingNanoseconds)
 		}
 	}
-	return sum
-}
-
-// machineCPU reads the first line of /proc/stat: "cpu user nice system idle
-// iowait irq softirq steal …".
-func machineCPU(stat []byte) (busy, total time.Duration) {
-	line, _, _ := bytes.Cut(stat, []byte("\n"))
-	fields := bytes.Fields(line)
-	if len(fields) < 9 || string(fields[0]) != "cpu" {
-		return 0, 0
-	}
-	for i, field := range fields[1:9] {
-		ticks, err := strconv.ParseInt(string(field), 10, 64)
-		if err != nil {
-			return 0, 0
-		}
-		total += time.Duration(ticks) * clockTick
-		if i != 3 && i != 4 { // idle, iowait
-			busy += time.Duration(ticks) * clockTick
-		}
-	}
-	return busy, total
+	return s
 }
 
 // cpuUse compares two samples.
