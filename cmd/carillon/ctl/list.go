@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tidwall/gjson"
+
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
 )
@@ -107,19 +109,14 @@ func (c *Command) page(l listing, size int, cursor string) (rows []json.RawMessa
 	if err != nil {
 		return nil, "", err
 	}
-	var answer map[string]json.RawMessage
-	if err := readAnswer(body, &answer); err != nil {
-		return nil, "", err
+	list := gjson.GetBytes(body, l.member)
+	if !gjson.ValidBytes(body) || !list.IsArray() {
+		return nil, "", fmt.Errorf("the answer has no %q (is --url right?): %.200q", l.member, body)
 	}
-	if err := json.Unmarshal(answer[l.member], &rows); err != nil {
-		return nil, "", fmt.Errorf("read %q of the answer: %w", l.member, err)
+	for _, row := range list.Array() {
+		rows = append(rows, json.RawMessage(row.Raw))
 	}
-	if raw, more := answer["next_cursor"]; more {
-		if err := json.Unmarshal(raw, &next); err != nil {
-			return nil, "", fmt.Errorf("read the cursor: %w", err)
-		}
-	}
-	return rows, next, nil
+	return rows, gjson.GetBytes(body, "next_cursor").String(), nil
 }
 
 // queryOf makes a query of names, each with its value behind it, but for those that have none.

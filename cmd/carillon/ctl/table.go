@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tidwall/gjson"
+
 	"carillon/client"
 )
 
@@ -149,45 +151,35 @@ func waitsFor(waiting map[client.WaitCause]int64) string {
 // printDetail prints an object one member a line, in the node's order but without the times in ms
 // next to the readable ones, and without those named.
 func printDetail(out io.Writer, body []byte, without ...string) error {
-	members := map[string]json.RawMessage{}
-	var order []string
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+	object := gjson.ParseBytes(body)
+	if !gjson.ValidBytes(body) || !object.IsObject() {
 		return fmt.Errorf("the answer is not a JSON object (is --url right?): %.200q", body)
 	}
-	for dec.More() {
-		var value json.RawMessage
-		name, err := dec.Token()
-		if err == nil {
-			err = dec.Decode(&value)
-		}
-		if err != nil {
-			return fmt.Errorf("read the answer: %w", err)
-		}
-		key := fmt.Sprint(name)
-		order, members[key] = append(order, key), value
-	}
+	members := object.Map()
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, name := range order {
-		if readable, ms := strings.CutSuffix(name, "_ms"); ms && members[readable] != nil || slices.Contains(without, name) {
-			continue
+	object.ForEach(func(name, value gjson.Result) bool {
+		if readable, ms := strings.CutSuffix(name.Str, "_ms"); ms && members[readable].Exists() || slices.Contains(without, name.Str) {
+			return true
 		}
-		text := readableValue(members[name])
-		if at, err := time.Parse(time.RFC3339, text); err == nil && members[name+"_ms"] != nil {
+		text := readable(value)
+		if at, err := time.Parse(time.RFC3339, text); err == nil && members[name.Str+"_ms"].Exists() {
 			text = instant(at)
 		}
-		fmt.Fprintf(w, "%s\t%s\n", printable(name), printable(text))
-	}
+		fmt.Fprintf(w, "%s\t%s\n", printable(name.Str), printable(text))
+		return true
+	})
 	return w.Flush()
 }
 
-func readableValue(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
+// readable is a text without its quotes, and anything else but null as it is.
+func readable(value gjson.Result) string {
+	if value.Type == gjson.String || value.Type == gjson.Null {
+		return value.Str
 	}
-	return string(raw)
+	return value.Raw
 }
+
+func readableValue(raw []byte) string { return readable(gjson.ParseBytes(raw)) }
 
 // printJSON prints an answer as it came, and ends the line. Characters that a terminal could take
 // for commands are spelled as escapes, which mean the same.
