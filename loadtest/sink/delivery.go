@@ -2,6 +2,7 @@ package sink
 
 import (
 	"cmp"
+	"strconv"
 
 	"github.com/valyala/fasthttp"
 )
@@ -50,15 +51,9 @@ func (d *Delivery) LatenessUs() int64 {
 
 // Decimal reads a plain non-negative integer, -1 if it is none.
 func Decimal(text []byte) int64 {
-	if len(text) == 0 || len(text) > 18 {
+	n, err := strconv.ParseUint(string(text), 10, 60)
+	if err != nil {
 		return -1
 	}
-	var n int64
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return -1
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n
+	return int64(n)
 }

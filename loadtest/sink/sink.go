@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -192,11 +193,7 @@ func (s *Sink) judge(d *Delivery) (status int, remark string) {
 
 // fails draws from a stream that the seed determines.
 func (s *Sink) fails() bool {
-	x := s.config.Seed + s.calls.Add(1)*0x9E3779B97F4A7C15 // splitmix64
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	x ^= x >> 31
-	return float64(x>>11)/(1<<53) < s.config.FailRate
+	return rand.New(rand.NewPCG(s.config.Seed, s.calls.Add(1))).Float64() < s.config.FailRate
 }
 
 // wait takes the configured latency, less if the sink is stopping.

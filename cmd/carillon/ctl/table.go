@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
 // table prints rows under a head, in columns.
@@ -36,14 +37,9 @@ func (t table) row(cells ...string) {
 	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return '·'
-		}
-		return r
-	}, s)
-}
+var onOneLine = strings.NewReplacer("\n", "·", "\t", "·")
+
+func printable(s string) string { return onOneLine.Replace(terminal.Printable(s)) }
 
 // span is a length of time for people.
 func span(ms int64) string {

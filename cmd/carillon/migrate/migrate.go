@@ -141,22 +141,12 @@ func (w *writer) topics(queues []string) map[string][]string {
 // it is made with one for consumers that pull.
 func (w *writer) begin(queue, topic string, lease time.Duration, paused bool) error {
 	w.queue, w.topic, w.count, w.due, w.first = queue, topic, 0, 0, ""
-	type policy struct {
-		Delivery string `json:"delivery"`
-		Lease    string `json:"lease"`
-	}
-	type head struct {
-		Version int    `json:"version"`
-		Topic   string `json:"topic"`
-		Paused  bool   `json:"paused,omitempty"`
-		Policy  policy `json:"policy"`
+	held := ""
+	if paused {
+		held = `"paused":true,`
 	}
 	lease = min(max(lease, time.Second), 12*time.Hour)
-	line, err := json.Marshal(map[string]head{"export": {1, topic, paused, policy{"pull", lease.String()}}})
-	if err != nil {
-		return err
-	}
-	return w.line(line)
+	return w.line(fmt.Appendf(nil, `{"export":{"version":1,"topic":%q,%s"policy":{"delivery":"pull","lease":%q}}}`, topic, held, lease))
 }
 
 func (w *writer) add(j *job) error {
