@@ -154,7 +154,7 @@ func TestBulkGivesUp(t *testing.T) {
 		core, _ := e.Core()
 		rq := &web.Request{Node: &s.node, Core: core}
 		run := func() *web.Problem {
-			return sweep.Run(rq, &bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil)
+			return sweep.Run(rq, &bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, nil)
 		}
 		if p := run(); p == nil || p.Status != 503 || !strings.Contains(p.Detail, "time for one sweep") || !strings.Contains(p.Detail, "7 timers") {
 			t.Errorf("%+v", p)

@@ -201,8 +201,10 @@ func (rq *request) admit() *web.Problem {
 	if p := rq.authorise(); p != nil {
 		return p
 	}
-	var p *web.Problem
-	if rq.Query, p = web.ParseQuery(rawQuery, rq.route.query); p != nil {
+	rq.Query = web.ParseQuery(rawQuery, rq.route.query)
+	rq.DryRun = rq.Query.Boolean("dry_run", false)
+	p := rq.Query.Problem()
+	if rq.Unlogged = rq.DryRun; p != nil {
 		return p
 	}
 	if rq.route.method != "GET" {

@@ -86,12 +86,8 @@ func Resume(rq *web.Request) *web.Problem {
 
 // Remove takes a node out of the cluster.
 func Remove(rq *web.Request) *web.Problem {
-	force, p := rq.Query.Boolean("force", false)
-	if p != nil {
-		return p
-	}
-	acceptLoss, p := rq.Query.Boolean("accept_loss", false)
-	if p != nil {
+	force, acceptLoss := rq.Query.Boolean("force", false), rq.Query.Boolean("accept_loss", false)
+	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
 	if err := rq.Core.Cluster.Remove(rq.Base, rq.NodeName, force, acceptLoss); err != nil {
@@ -114,15 +110,11 @@ func SetReplicas(rq *web.Request) *web.Problem {
 
 // SetShards takes {"shards":n}; a dry run answers what it would need.
 func SetShards(rq *web.Request) *web.Problem {
-	dry, p := rq.Dry()
-	if p != nil {
-		return p
-	}
 	shards, p := readNumber(rq, "shards", math.MinInt64, math.MaxInt64) // the cluster says which it can have
 	if p != nil {
 		return p
 	}
-	if dry {
+	if rq.DryRun {
 		needs, err := rq.Core.Cluster.PreviewShards(rq.Base, int(shards))
 		if err != nil {
 			return fault(rq, err)

@@ -12,28 +12,26 @@ import (
 
 // Destinations answers the receivers that the cluster calls, those that are unwell first.
 func Destinations(rq *web.Request) *web.Problem {
-	limit, p := rq.Query.Limit()
-	if p != nil {
-		return p
-	}
+	limit := rq.Query.Limit()
 	states, _ := rq.Query.Value("state")
 	wanted := backend.DestinationStates
 	if states != "" {
 		wanted = nil
 		for name := range strings.SplitSeq(states, ",") {
 			if !slices.Contains(backend.DestinationStates, backend.DestinationState(name)) {
-				return web.Bad(web.BadRequest, "query: state must be a comma list of open, half-open, closed")
+				rq.Query.Reject(web.BadRequest, "query: state must be a comma list of open, half-open, closed")
 			}
 			wanted = append(wanted, backend.DestinationState(name))
 		}
 	}
 	var after backend.Destination
-	c, given := rq.Query.Value("cursor")
-	if given {
-		var ok bool
-		if after, ok = parseDestinationCursor(c, states); !ok {
-			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
-		}
+	given := false
+	rq.Query.Cursor(func(c string) bool {
+		after, given = parseDestinationCursor(c, states)
+		return given
+	})
+	if p := rq.Query.Problem(); p != nil {
+		return p
 	}
 	list, missing, err := rq.Core.Destinations.Destinations(rq.Base)
 	if err != nil {

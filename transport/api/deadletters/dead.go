@@ -16,19 +16,14 @@ import (
 // List answers with a page of a topic's dead letters, by their end.
 func List(rq *web.Request) *web.Problem {
 	q := deadQuery()
-	var p *web.Problem
 	if name, given := rq.Query.Value("reason"); given {
 		var ok bool
 		if q.Reason, ok = backend.ReasonOf(name); !ok {
-			return web.Bad(web.BadRequest, "query: "+reasonRule)
+			rq.Query.Reject(web.BadRequest, "query: "+reasonRule)
 		}
 	}
-	if q.Labels, p = rq.Query.Labels(); p != nil {
-		return p
-	}
-	if p := rq.Window(q, "from", "to"); p != nil {
-		return p
-	}
+	q.Labels = rq.Query.Labels()
+	q.FromMs, q.ToMs = rq.Query.Window("from", "to")
 	return timers.Page(rq, q)
 }
 
@@ -76,14 +71,11 @@ func changeDead(rq *web.Request, kind timer.Kind) *web.Problem {
 		cmd.Patch.BindTo(topic.Policy.Callback.URL)
 	}
 	sel.needsURL = kind == timer.Redrive && topic.Policy.CallsNobody() && (cmd.Patch == nil || !cmd.Patch.URL)
-	dry, p := rq.Dry()
 	switch {
-	case p != nil:
-		return p
 	case sel.query != nil:
 		sel.query.Topic = topic.ID
-		return changeSelected(rq, topic, &cmd, sel, dry)
-	case dry:
+		return changeSelected(rq, topic, &cmd, sel)
+	case rq.DryRun:
 		return tryNamed(rq, topic, kind, sel)
 	case sel.byUID:
 		return changeByUID(rq, topic, &cmd, sel)
@@ -103,9 +95,9 @@ func (s *selection) plan(cmd *timer.Command) bulk.Plan {
 	}
 }
 
-func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection, dry bool) *web.Problem {
+func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
 	skips := &sweep.Skips{Topic: topic, Shards: rq.Engine.Shards()}
-	return sweep.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, dry, skips)
+	return sweep.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, skips)
 }
 
 // walkNamed is a walk over the shards of named dead letters: no index leads to those of a uid, or

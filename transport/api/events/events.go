@@ -23,18 +23,18 @@ const (
 // Watch answers with a stream of server-sent events that ends with the client, with the
 // server, or with the token.
 func Watch(rq *web.Request) *web.Problem {
-	w := &backend.Watch{}
-	var p *web.Problem
-	if w.Labels, p = rq.Query.Labels(); p != nil {
-		return p
-	}
+	w := &backend.Watch{Labels: rq.Query.Labels()}
 	if list, given := rq.Query.Value("kind"); given {
 		for kind := range strings.SplitSeq(list, ",") {
 			if !slices.Contains(backend.EventKinds, kind) {
-				return web.Bad(web.BadRequest, "query: kind must be a comma list of "+strings.Join(backend.EventKinds, ", "))
+				rq.Query.Reject(web.BadRequest, "query: kind must be a comma list of %s", strings.Join(backend.EventKinds, ", "))
 			}
 			w.Kinds = append(w.Kinds, kind)
 		}
+	}
+	p := rq.Query.Problem()
+	if p != nil {
+		return p
 	}
 	if name, given := rq.Query.Value("topic"); given {
 		if _, p := rq.QueryTopic(name); p != nil {

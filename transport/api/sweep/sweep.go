@@ -19,9 +19,9 @@ var errSweepTime = errors.New("the time for one sweep is over")
 
 // Run does a bulk change, and answers how many timers it met, changed and could not change. A
 // dry run does the counting alone.
-func Run(rq *web.Request, b *bulk.Update, dry bool, skips *Skips) *web.Problem {
+func Run(rq *web.Request, b *bulk.Update, skips *Skips) *web.Problem {
 	var would *DryRun
-	if dry {
+	if rq.DryRun {
 		would = &DryRun{}
 		b.Plan = would.plan(b.Plan)
 	}

@@ -84,8 +84,8 @@ func (b *batch) answer(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	brief, p := rq.Query.Boolean("brief", false)
-	if p != nil {
+	brief := rq.Query.Boolean("brief", false)
+	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
 	read := b.readOps

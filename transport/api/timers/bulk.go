@@ -175,9 +175,5 @@ func changeTimers(rq *web.Request, each func(timer.TopicID) bulk.Plan) *web.Prob
 	if !reschedule {
 		plan = each(topic.ID)
 	}
-	dry, p := rq.Dry()
-	if p != nil {
-		return p
-	}
-	return sweep.Run(rq, &bulk.Update{Query: b.query, Plan: plan}, dry, nil)
+	return sweep.Run(rq, &bulk.Update{Query: b.query, Plan: plan}, nil)
 }

@@ -21,8 +21,8 @@ const topicsMost = 10_000
 // CountDue answers how many timers come due from now until a time, in equal parts of it.
 func CountDue(rq *web.Request) *web.Problem {
 	q := &backend.DueQuery{FromMs: rq.NowMs()}
-	until, given, p := rq.Query.Instant("until")
-	if p != nil {
+	until, given := rq.Query.Instant("until")
+	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
 	if !given {
@@ -37,7 +37,8 @@ func CountDue(rq *web.Request) *web.Problem {
 	if until > timer.MaxMs {
 		return web.Bad(web.BadTime, "query: until is beyond all times that timers can have")
 	}
-	if q.Buckets, p = rq.Query.Integer("buckets", maxDueBuckets, dueBuckets); p != nil {
+	q.Buckets = rq.Query.Integer("buckets", maxDueBuckets, dueBuckets)
+	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
 	q.BucketMs = (until - q.FromMs + int64(q.Buckets) - 1) / int64(q.Buckets)

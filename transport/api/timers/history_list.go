@@ -2,7 +2,6 @@ package timers
 
 import (
 	"encoding/binary"
-	"strings"
 
 	"carillon/timer"
 	"carillon/transport/api/spec"
@@ -16,30 +15,16 @@ const overStates = 1<<timer.Done | 1<<timer.Dead | 1<<timer.Cancelled
 
 // History answers with a topic's ended timers, by their end.
 func History(rq *web.Request) *web.Problem {
-	q := &timer.HistoryQuery{States: overStates}
+	q := &timer.HistoryQuery{}
 	if id, given := rq.Query.Value("id"); given {
 		if !web.ValidID(id) {
-			return web.Bad(web.BadName, "query: "+IDRule)
+			rq.Query.Reject(web.BadName, "query: "+IDRule)
 		}
 		q.ID = id
 	}
-	var window timer.Query
-	if p := rq.Window(&window, "from", "to"); p != nil {
-		return p
-	}
-	q.FromMs, q.ToMs = window.FromMs, window.ToMs
-	if list, given := rq.Query.Value("state"); given {
-		q.States = 0
-		for name := range strings.SplitSeq(list, ",") {
-			state := web.StateOf(name)
-			if 1<<state&overStates == 0 {
-				return web.Bad(web.BadRequest, "query: state must be a comma list of done, dead, cancelled")
-			}
-			q.States |= 1 << state
-		}
-	}
-	limit, p := rq.Query.Limit()
-	if p != nil {
+	q.FromMs, q.ToMs = rq.Query.Window("from", "to")
+	q.States, q.Limit = rq.Query.States(timer.Done, overStates), rq.Query.Limit()
+	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
 	topic, p := rq.FindTopic(false)
@@ -55,13 +40,14 @@ func History(rq *web.Request) *web.Problem {
 			q.ID = full
 		}
 	}
-	q.Topic, q.Limit = topic.ID, limit
+	q.Topic = topic.ID
 	listing := historySum(q)
-	if c, given := rq.Query.Value("cursor"); given {
-		var ok bool
-		if q.After, ok = parseHistoryCursor(c, listing); !ok {
-			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
-		}
+	rq.Query.Cursor(func(c string) (ok bool) {
+		q.After, ok = parseHistoryCursor(c, listing)
+		return ok
+	})
+	if p := rq.Query.Problem(); p != nil {
+		return p
 	}
 	if confine(rq, q, topic) {
 		return rq.JSON(200, append(rq.Out(), `{"entries":[]}`...))

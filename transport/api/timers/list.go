@@ -10,29 +10,23 @@ import (
 
 // List answers with a page of a topic's timers.
 func List(rq *web.Request) *web.Problem {
-	q, p := selected(rq)
-	if p != nil {
-		return p
-	}
-	return Page(rq, q)
+	return Page(rq, selected(rq))
 }
 
 // ListAll answers with a page of the timers of all topics that the token reaches.
 func ListAll(rq *web.Request) *web.Problem {
-	q, p := selected(rq)
-	if p != nil {
-		return p
-	}
+	q := selected(rq)
 	if id, given := rq.Query.Value("id"); given {
 		switch {
 		case q.IDPrefix != "":
-			return web.Bad(web.BadRequest, "query: give id or id_prefix, not both")
+			rq.Query.Reject(web.BadRequest, "query: give id or id_prefix, not both")
 		case !web.ValidID(id):
-			return web.Bad(web.BadName, "query: "+IDRule)
+			rq.Query.Reject(web.BadName, "query: "+IDRule)
 		}
 		q.IDPrefix, q.WholeID = id, true
 	}
-	limit, p := rq.Query.Limit()
+	q.Limit = rq.Query.Limit()
+	p := rq.Query.Problem()
 	if p != nil {
 		return p
 	}
@@ -44,7 +38,7 @@ func ListAll(rq *web.Request) *web.Problem {
 	}
 	slices.Sort(q.Topics)
 	known := map[timer.TopicID]*timer.Topic{}
-	return page(rq, q, limit, func(id timer.TopicID) (*timer.Topic, error) {
+	return page(rq, q, func(id timer.TopicID) (*timer.Topic, error) {
 		topic, seen := known[id]
 		if !seen {
 			var err error
@@ -58,30 +52,20 @@ func ListAll(rq *web.Request) *web.Problem {
 }
 
 // selected is the query that the parameters of a list make.
-func selected(rq *web.Request) (*timer.Query, *web.Problem) {
-	q := &timer.Query{}
-	var p *web.Problem
-	if q.States, p = rq.Query.States(); p != nil {
-		return nil, p
-	}
-	if q.Labels, p = rq.Query.Labels(); p != nil {
-		return nil, p
-	}
-	if p := rq.Window(q, "due_from", "due_to"); p != nil {
-		return nil, p
-	}
+func selected(rq *web.Request) *timer.Query {
+	q := &timer.Query{States: rq.Query.States(timer.Scheduled, 1<<timer.Scheduled|1<<timer.Leased), Labels: rq.Query.Labels()}
+	q.FromMs, q.ToMs = rq.Query.Window("due_from", "due_to")
 	if q.IDPrefix, _ = rq.Query.Value("id_prefix"); !web.ValidIDPrefix(q.IDPrefix) {
-		return nil, web.Bad(web.BadName, "query: id_prefix is nothing that an id can start with")
+		rq.Query.Reject(web.BadName, "query: id_prefix is nothing that an id can start with")
 	}
-	payload, p := rq.Query.Boolean("payload", true)
-	q.WithoutPayload = !payload
-	return q, p
+	q.WithoutPayload = !rq.Query.Boolean("payload", true)
+	return q
 }
 
 // Page answers one page of the timers of one topic that the query selects in all shards.
 func Page(rq *web.Request, q *timer.Query) *web.Problem {
-	limit, p := rq.Query.Limit()
-	if p != nil {
+	q.Limit = rq.Query.Limit()
+	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
 	topic, p := rq.FindTopic(false)
@@ -89,19 +73,18 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 		return p
 	}
 	q.Topic = topic.ID
-	return page(rq, q, limit, func(timer.TopicID) (*timer.Topic, error) { return topic, nil })
+	return page(rq, q, func(timer.TopicID) (*timer.Topic, error) { return topic, nil })
 }
 
 // page answers a page of timers. topicOf finds the topic of each; nil: it is gone, and its timers
 // with it.
-func page(rq *web.Request, q *timer.Query, limit int, topicOf func(timer.TopicID) (*timer.Topic, error)) *web.Problem {
+func page(rq *web.Request, q *timer.Query, topicOf func(timer.TopicID) (*timer.Topic, error)) *web.Problem {
 	listing := listingSum(q)
-	if c, given := rq.Query.Value("cursor"); given {
-		if !parseTimerCursor(c, listing, q) {
-			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
-		}
+	rq.Query.Cursor(func(c string) bool { return parseTimerCursor(c, listing, q) })
+	if p := rq.Query.Problem(); p != nil {
+		return p
 	}
-	q.Limit, q.Bytes, q.Waits = limit, rq.Limits.ResponseBytes, !q.ByEnd
+	q.Bytes, q.Waits = rq.Limits.ResponseBytes, !q.ByEnd
 	q.Room = rq.Room(listRoom * rq.Limits.ResponseBytes)
 	page, err := rq.Core.Timers.List(rq.Base, q)
 	switch {

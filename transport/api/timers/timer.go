@@ -56,10 +56,7 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 }
 
 func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
-	if rq.DryRun, p = rq.Dry(); p == nil {
-		p = readInput(rq, tr, v)
-	}
-	if p == nil && !rq.DryRun {
+	if p = readInput(rq, tr, v); p == nil && !rq.DryRun {
 		p = chargeVerb(rq, v)
 	}
 	if p != nil {
@@ -106,8 +103,8 @@ func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 
 // Read answers with one timer, from the history where it has ended long ago.
 func Read(rq *web.Request) *web.Problem {
-	next, p := rq.Query.Integer("next", maxNext, 0)
-	if p != nil {
+	next := rq.Query.Integer("next", maxNext, 0)
+	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
 	t, p := rq.FindTopic(false)

@@ -8,24 +8,17 @@ import (
 // List answers the topics that the token sees, in order of name. A page ends early where it
 // has become large, or where much has been looked at that the token does not see.
 func List(rq *web.Request) *web.Problem {
-	limit, p := rq.Query.Limit()
-	if p != nil {
-		return p
-	}
-	counted, p := rq.Query.Boolean("counts", false)
-	if p != nil {
-		return p
-	}
+	limit, counted, after := rq.Query.Limit(), rq.Query.Boolean("counts", false), ""
 	prefix, _ := rq.Query.Value("prefix")
 	if len(prefix) > web.MaxTopicBytes || !web.Only(prefix, web.TopicRest) {
-		return web.Bad(web.BadName, "query: prefix is nothing that a topic's name can start with")
+		rq.Query.Reject(web.BadName, "query: prefix is nothing that a topic's name can start with")
 	}
-	after := ""
-	if c, given := rq.Query.Value("cursor"); given {
-		var ok bool
-		if after, ok = web.ParseNameCursor(c, prefix); !ok {
-			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
-		}
+	rq.Query.Cursor(func(c string) (ok bool) {
+		after, ok = web.ParseNameCursor(c, prefix)
+		return ok
+	})
+	if p := rq.Query.Problem(); p != nil {
+		return p
 	}
 	page, after, more := rq.TopicsSeen(after, prefix, limit)
 	var counts []timer.Counts

@@ -134,10 +134,8 @@ func topicFault(err error, change timer.TopicChange) *web.Problem {
 // is a dry run.
 func topicChange(rq *web.Request) (c timer.TopicChange, p *web.Problem) {
 	c.ID, c.Version, c.New = rq.TopicID, rq.IfMatch, rq.CreateOnly
-	if c.Force, p = rq.Query.Boolean("force", false); p == nil {
-		c.DryRun, p = rq.Dry()
-	}
-	return c, p
+	c.Force, c.DryRun = rq.Query.Boolean("force", false), rq.DryRun
+	return c, rq.Query.Problem()
 }
 
 func setTopicETag(rq *web.Request, t *timer.Topic) {

@@ -88,7 +88,8 @@ func FuzzQuery(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		q, p := ParseQuery(raw, takes)
+		q := ParseQuery(raw, takes)
+		p := q.Problem()
 		if p != nil {
 			if p.Status != 400 {
 				t.Fatal(p)
@@ -110,8 +111,8 @@ func FuzzQuery(f *testing.F) {
 				t.Fatalf("%q: %s is %q, want %q", raw, name, got, values)
 			}
 		}
-		if count != len(q) {
-			t.Fatalf("%q: %d parameters, want %d", raw, len(q), count)
+		if count != len(q.params) {
+			t.Fatalf("%q: %d parameters, want %d", raw, len(q.params), count)
 		}
 	})
 }
