@@ -103,20 +103,12 @@ func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, 
 }
 
 func (r *Router) askState(ctx context.Context, node uint64, q *wire.StateRequest) (wire.StateAnswer, error) {
-	switch node {
-	case 0:
-		return wire.StateAnswer{}, timer.ErrNoLeader
-	case r.self:
-		return r.states.answer(r, r.self, q)
-	}
-	ctx, cancel := r.tasks.WithTimeout(ctx, stateCallIn)
-	defer cancel()
-	answer, err := r.cfg.Peers.Call(ctx, node, methodState, wire.AppendStateRequest(nil, q))
-	if err := r.cfg.unanswered(err); err != nil {
-		return wire.StateAnswer{}, err
-	}
-	a, err := wire.DecodeStateAnswer(answer)
-	return a, fromPeer(err)
+	return readAt(ctx, r, node, &reading[wire.StateAnswer]{
+		here:   func() (wire.StateAnswer, error) { return r.states.answer(r, r.self, q) },
+		method: methodState, within: stateCallIn,
+		ask:  func() []byte { return wire.AppendStateRequest(nil, q) },
+		take: wire.DecodeStateAnswer,
+	})
 }
 
 func (r *Router) serveState(from uint64, body []byte) ([]byte, error) {

@@ -41,11 +41,11 @@ type countFanOut struct {
 // not go away by asking again.
 func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole bool, err error) {
 	parts := f.byNode(allShards(f.of))
-	counts := make([][]timer.Counts, len(parts))
+	counts := make([]nodeCounts, len(parts))
 	all := task.NewGroup(f.tasks)
 	for i := range parts {
 		p := &parts[i]
-		all.Go(func() { p.led, counts[i], p.err = f.count(ctx, p.node) })
+		all.Go(func() { counts[i], p.err = f.count(ctx, p.node) })
 	}
 	all.Wait()
 	sums = make([]timer.Counts, len(f.topics))
@@ -58,15 +58,15 @@ func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole boo
 			}
 			continue
 		}
-		for _, id := range p.led {
+		for _, id := range counts[i].led {
 			if id == shard.Meta || int(id) >= len(counted) {
 				continue
 			}
 			counted[id]++
 			f.targets[id].hint = p.node // should it take another round
 		}
-		for k := range counts[i] {
-			sums[k].Add(&counts[i][k])
+		for k := range counts[i].counts {
+			sums[k].Add(&counts[i].counts[k])
 		}
 	}
 	for _, n := range counted[1:] {
@@ -77,34 +77,36 @@ func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole boo
 	return sums, true, nil
 }
 
+// nodeCounts are those of the shards that a node leads.
+type nodeCounts struct {
+	led    []timer.ShardID
+	counts []timer.Counts
+}
+
 // count asks one node for the counts of the shards that it leads, and which these are.
-func (f *countFanOut) count(ctx context.Context, node uint64) (led []timer.ShardID, counts []timer.Counts, err error) {
-	err = f.readAt(ctx, node, &reading{
-		of: f.of,
-		here: func() error {
-			led, counts, err = f.countHere(f.topics)
-			return err
-		},
+func (f *countFanOut) count(ctx context.Context, node uint64) (nodeCounts, error) {
+	return readAt(ctx, f.Router, node, &reading[nodeCounts]{
+		of:     f.of,
+		here:   func() (nodeCounts, error) { return f.countHere(f.topics) },
 		method: methodCounts, within: scanCallIn,
 		ask: func() []byte { return wire.AppendCountsRequest(nil, f.topics) },
-		take: func(answer []byte) error {
-			led, counts, err = wire.DecodeCounts(answer)
-			if err == nil && len(counts) != len(f.topics) {
+		take: func(answer []byte) (n nodeCounts, err error) {
+			n.led, n.counts, err = wire.DecodeCounts(answer)
+			if err == nil && len(n.counts) != len(f.topics) {
 				err = encoding.ErrFormat
 			}
-			return err
+			return n, err
 		},
 	})
-	return led, counts, err
 }
 
 // countHere sums up topics over the shards that this node leads, and lists these shards. It fails
 // if leaderships moved meanwhile.
-func (r *Router) countHere(topics []timer.TopicID) ([]timer.ShardID, []timer.Counts, error) {
-	led := r.led()
-	counts, err := r.host.Counts(topics)
-	if err == nil && !slices.Equal(led, r.led()) {
+func (r *Router) countHere(topics []timer.TopicID) (n nodeCounts, err error) {
+	n.led = r.led()
+	n.counts, err = r.host.Counts(topics)
+	if err == nil && !slices.Equal(n.led, r.led()) {
 		err = timer.ErrNoLeader
 	}
-	return led, counts, err
+	return n, err
 }

@@ -138,24 +138,21 @@ func (s *historySearch) askLeaders(ctx context.Context) error {
 func (s *historySearch) askNode(ctx context.Context, node uint64, ids []timer.ShardID, kept bool, within time.Duration) (led []timer.ShardID, err error) {
 	q := *s.query
 	q.Shards, q.Kept = ids, kept
-	p := historyPart{node: node}
-	err = s.readAt(ctx, node, &reading{
-		of: s.of,
-		here: func() error {
-			led, p.list, p.more, err = s.historyHere(&q)
-			return err
-		},
+	p, err := readAt(ctx, s.Router, node, &reading[historyPart]{
+		of:     s.of,
+		here:   func() (historyPart, error) { return s.historyHere(&q) },
 		method: methodHistory, within: within,
 		ask: func() []byte { return wire.AppendHistoryQuery(nil, &q) },
-		take: func(answer []byte) error {
-			led, p.list, p.more, err = wire.DecodeHistory(answer)
-			return err
+		take: func(answer []byte) (p historyPart, err error) {
+			p.shards, p.list, p.more, err = wire.DecodeHistory(answer)
+			return p, err
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if p.shards = led; kept {
+	led, p.node = p.shards, node
+	if kept {
 		p.shards = ids
 	}
 	s.mu.Lock()
@@ -168,16 +165,16 @@ func (s *historySearch) askNode(ctx context.Context, node uint64, ids []timer.Sh
 }
 
 // historyHere answers for those of the query's shards that this node leads, and with Kept for the
-// others, too.
-func (r *Router) historyHere(q *timer.HistoryQuery) (led []timer.ShardID, list []*timer.HistoryEntry, more bool, err error) {
+// others, too. The part's shards are those that it leads.
+func (r *Router) historyHere(q *timer.HistoryQuery) (p historyPart, err error) {
 	here := *q
-	if led = r.ledOf(q.Shards); !q.Kept {
-		here.Shards = led
+	if p.shards = r.ledOf(q.Shards); !q.Kept {
+		here.Shards = p.shards
 	}
 	if len(here.Shards) > 0 {
-		list, more, err = r.cfg.History.List(&here)
+		p.list, p.more, err = r.cfg.History.List(&here)
 	}
-	return led, list, more, err
+	return p, err
 }
 
 // distinct sorts entries and leaves one of each: that with most of its attempts.
@@ -218,6 +215,6 @@ func (r *Router) serveHistory(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	led, list, more, err := r.historyHere(q)
-	return wire.AppendHistory(nil, led, list, more), err
+	p, err := r.historyHere(q)
+	return wire.AppendHistory(nil, p.shards, p.list, p.more), err
 }

@@ -178,7 +178,8 @@ func (l *listing) fill(ctx context.Context, ids []timer.ShardID, after *timer.So
 				q.Bytes = max(q.Bytes, anyTimer)
 			}
 		}
-		page, led, err := l.ask(ctx, node, ids, &q)
+		asked, err := l.ask(ctx, node, ids, &q)
+		page, led := asked.Page, asked.led
 		if err != nil || len(led) == 0 {
 			return nil, err
 		}
@@ -204,34 +205,40 @@ func (l *listing) likely(shards int) int {
 }
 
 // ask has one node answer, and returns the shards that it answered for.
-func (l *listing) ask(ctx context.Context, node uint64, ids []timer.ShardID, q *timer.Query) (page timer.Page, led []timer.ShardID, err error) {
+func (l *listing) ask(ctx context.Context, node uint64, ids []timer.ShardID, q *timer.Query) (ledPage, error) {
 	method, slots := methodList, []byte(nil)
 	if q.Slots != (timer.SlotRange{}) {
 		method, slots = methodSlots, wire.AppendSlots(nil, q.Slots)
 	}
-	err = l.readAt(ctx, node, &reading{
+	p, err := readAt(ctx, l.Router, node, &reading[ledPage]{
 		of: l.of,
-		here: func() error {
-			page, led, err = l.host.List(l.ledOf(ids), q)
-			return err
+		here: func() (p ledPage, err error) {
+			p.Page, p.led, err = l.host.List(l.ledOf(ids), q)
+			return p, err
 		},
 		method: method, within: scanCallIn,
 		ask: func() []byte { return wire.AppendQuery(slots, ids, q) },
-		take: func(answer []byte) error {
-			led, page, err = wire.DecodePage(answer)
-			for i, t := range page.Timers {
+		take: func(answer []byte) (p ledPage, err error) {
+			p.led, p.Page, err = wire.DecodePage(answer)
+			for i, t := range p.Timers {
 				if q.Room != nil && !q.Room.Take(t.Size()) {
-					page.Cut(q, i)
+					p.Cut(q, i)
 					break
 				}
 			}
-			return err
+			return p, err
 		},
 	})
-	if err == nil && (q.Waits && len(page.Waits) != len(page.Timers) || !within(led, ids)) {
+	if err == nil && (q.Waits && len(p.Waits) != len(p.Timers) || !within(p.led, ids)) {
 		err = timer.ErrUnknown
 	}
-	return page, led, err
+	return p, err
+}
+
+// ledPage is a node's page, and the shards that it is of.
+type ledPage struct {
+	timer.Page
+	led []timer.ShardID
 }
 
 // within reports whether some shards are among others, which are in ascending order.

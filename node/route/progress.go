@@ -15,33 +15,27 @@ const progressTries = 2
 // information, so no read waits for it: where the leader is not found at once, or its release does
 // not know the question, the answer is an error.
 func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) (list []timer.Progress, err error) {
-	ask := reading{
-		of: r.shards(),
-		here: func() error {
-			list, err = r.progressHere(id, q)
-			return err
-		},
+	ask := reading[[]timer.Progress]{
+		of:     r.shards(),
+		here:   func() ([]timer.Progress, error) { return r.progressHere(id, q) },
 		method: methodProgress, within: timerCallIn,
 		ask: func() []byte { return wire.AppendProgressRequest(nil, id, q) },
-		take: func(answer []byte) error {
-			list, err = wire.DecodeProgress(answer)
+		take: func(answer []byte) ([]timer.Progress, error) {
+			list, err := wire.DecodeProgress(answer)
 			if err == nil && len(list) != len(q.IDs) {
 				err = encoding.ErrFormat
 			}
-			return err
+			return list, err
 		},
 	}
 	var t target
 	for range progressTries {
 		t.choose(r, id)
-		if err = r.readAt(ctx, t.node, &ask); err == nil || !t.takeLeaderHint(err) {
+		if list, err = readAt(ctx, r, t.node, &ask); err == nil || !t.takeLeaderHint(err) {
 			break
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return list, err
 }
 
 // progressHere answers from this node's queues and its history.

@@ -219,34 +219,22 @@ func perShard(list []timer.Candidate) (out []timer.Share) {
 	return out
 }
 
-func (p *pull) candidates(ctx context.Context, node uint64) (list []timer.Candidate, err error) {
-	err = p.readAt(ctx, node, &reading{
-		here: func() error {
-			list, err = p.host.Candidates(ctx, p.topic, p.most)
-			return err
-		},
+func (p *pull) candidates(ctx context.Context, node uint64) ([]timer.Candidate, error) {
+	return readAt(ctx, p.Router, node, &reading[[]timer.Candidate]{
+		here:   func() ([]timer.Candidate, error) { return p.host.Candidates(ctx, p.topic, p.most) },
 		method: methodCandidates, within: candidatesCallIn,
-		ask: func() []byte { return wire.AppendCandidatesRequest(nil, p.topic, p.most) },
-		take: func(answer []byte) error {
-			list, err = wire.DecodeCandidates(answer)
-			return err
-		},
+		ask:  func() []byte { return wire.AppendCandidatesRequest(nil, p.topic, p.most) },
+		take: wire.DecodeCandidates,
 	})
-	return list, err
 }
 
-func (p *pull) take(ctx context.Context, node uint64, of []timer.Share) (got []timer.PulledTimer, err error) {
-	if node == p.self {
-		return p.host.PullFrom(ctx, p.topic, p.leaseMs, of)
-	}
-	ctx, cancel := p.tasks.WithTimeout(ctx, pullCallIn)
-	defer cancel()
-	answer, err := p.cfg.Peers.Call(ctx, node, methodPull, wire.AppendPullRequest(nil, p.topic, p.leaseMs, of))
-	if err := p.cfg.unanswered(err); err != nil {
-		return nil, err
-	}
-	got, err = wire.DecodePulled(answer)
-	return got, fromPeer(err)
+func (p *pull) take(ctx context.Context, node uint64, of []timer.Share) ([]timer.PulledTimer, error) {
+	return readAt(ctx, p.Router, node, &reading[[]timer.PulledTimer]{
+		here:   func() ([]timer.PulledTimer, error) { return p.host.PullFrom(ctx, p.topic, p.leaseMs, of) },
+		method: methodPull, within: pullCallIn,
+		ask:  func() []byte { return wire.AppendPullRequest(nil, p.topic, p.leaseMs, of) },
+		take: wire.DecodePulled,
+	})
 }
 
 // Waiting is how many wait here for timers to become ready, other nodes on behalf of their clients

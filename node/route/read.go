@@ -28,40 +28,30 @@ func (r *Router) timerHere(id timer.ShardID, topic timer.TopicID, timer string) 
 	return found, err
 }
 
-func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string, begin time.Duration) (found *timer.Timer, err error) {
-	err = r.read(ctx, &id, begin, reading{
-		place: func() { id = r.shardOf(id, topic, timer) },
-		here: func() error {
-			found, err = r.timerHere(id, topic, timer)
-			return err
-		},
+func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic timer.TopicID, name string, begin time.Duration) (*timer.Timer, error) {
+	return read(ctx, r, &id, begin, reading[*timer.Timer]{
+		place:  func() { id = r.shardOf(id, topic, name) },
+		here:   func() (*timer.Timer, error) { return r.timerHere(id, topic, name) },
 		method: methodTimer, within: timerCallIn,
-		ask: func() []byte { return wire.AppendTimerRequest(nil, id, topic, timer) },
-		take: func(answer []byte) error {
-			found, err = wire.DecodeTimer(answer)
-			return err
-		},
+		ask:  func() []byte { return wire.AppendTimerRequest(nil, id, topic, name) },
+		take: wire.DecodeTimer,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
 }
 
 // reading is how shards are read, here or elsewhere.
-type reading struct {
+type reading[T any] struct {
 	of     int    // the number of shards that it is right for; 0: any, see counting
 	place  func() // finds the shard, which may have become another; nil: it may not
-	here   func() error
+	here   func() (T, error)
 	method uint8
 	shard  timer.ShardID // set by read; shard.Meta: all that the node leads
 	within time.Duration // one try elsewhere
 	ask    func() []byte
-	take   func(answer []byte) error
+	take   func(answer []byte) (T, error)
 }
 
 // read has a shard's leader answer; a failed request is tried again, elsewhere if need be.
-func (r *Router) read(ctx context.Context, shard *timer.ShardID, begin time.Duration, rd reading) error {
+func read[T any](ctx context.Context, r *Router, shard *timer.ShardID, begin time.Duration, rd reading[T]) (T, error) {
 	b := r.newBackoff(begin)
 	var t target
 	for {
@@ -71,33 +61,45 @@ func (r *Router) read(ctx context.Context, shard *timer.ShardID, begin time.Dura
 		id := *shard
 		rd.shard = id
 		t.choose(r, id)
-		err := r.readAt(ctx, t.node, &rd)
+		found, err := readAt(ctx, r, t.node, &rd)
 		if t.node != r.self {
 			r.storeDecider(id, t.node, err)
 		}
 		if !readAgain(err) {
-			return err
+			return found, err
 		}
 		if !b.wait(ctx, t.takeLeaderHint(err)) {
-			return timer.ErrNoLeader
+			return *new(T), timer.ErrNoLeader
 		}
 	}
 }
 
-func (r *Router) readAt(ctx context.Context, node uint64, rd *reading) error {
+// readAt has one node answer, once. After an error the answer is empty.
+func readAt[T any](ctx context.Context, r *Router, node uint64, rd *reading[T]) (found T, err error) {
 	switch node {
 	case 0:
-		return timer.ErrNoLeader
+		err = timer.ErrNoLeader
 	case r.self:
-		if rd.of == 0 {
-			return rd.here()
+		here := func() (err error) {
+			found, err = rd.here()
+			return err
 		}
-		return r.counting(rd.of, rd.here)
+		if rd.of == 0 {
+			err = here()
+		} else {
+			err = r.counting(rd.of, here)
+		}
+	default:
+		method, body := r.sizedRequest(rd.of, rd.method, rd.ask())
+		var answer []byte
+		answer, err = r.askLeader(ctx, rd.within, node, newAwaitedCall(rd.shard), method, body)
+		if err = r.cfg.unanswered(err); err == nil {
+			found, err = rd.take(answer)
+			err = fromPeer(err)
+		}
 	}
-	method, body := r.sizedRequest(rd.of, rd.method, rd.ask())
-	answer, err := r.askLeader(ctx, rd.within, node, newAwaitedCall(rd.shard), method, body)
-	if err := r.cfg.unanswered(err); err != nil {
-		return err
+	if err != nil {
+		return *new(T), err
 	}
-	return fromPeer(rd.take(answer))
+	return found, nil
 }

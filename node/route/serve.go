@@ -143,6 +143,6 @@ func (r *Router) serveCounts(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	led, counts, err := r.countHere(topics)
-	return wire.AppendCounts(nil, led, counts), err
+	n, err := r.countHere(topics)
+	return wire.AppendCounts(nil, n.led, n.counts), err
 }

@@ -40,12 +40,12 @@ func (r *Router) Walk(ctx context.Context, of int, q *timer.Query, steps []timer
 			at, _ := slices.BinarySearch(ids, id)
 			part[i] = steps[at]
 		}
-		err = r.readAt(ctx, node, &reading{
+		_, err = readAt(ctx, r, node, &reading[[]timer.Step]{
 			of:     of,
-			here:   func() error { return r.walkHere(q, part) },
+			here:   func() ([]timer.Step, error) { return part, r.walkHere(q, part) },
 			method: methodWalk, within: scanCallIn,
 			ask:  func() []byte { return wire.AppendWalk(nil, part, q) },
-			take: func(answer []byte) error { return wire.DecodeSteps(answer, part) },
+			take: func(answer []byte) ([]timer.Step, error) { return part, wire.DecodeSteps(answer, part) },
 		})
 		if err != nil {
 			return nil, err
