@@ -46,8 +46,8 @@ func (f *topicFacts) fact(t *timer.Topic, opener *secret.Keys) *topicFact {
 		return known
 	}
 	made := &topicFact{topic: t, tenants: tenants, opener: opener, tenant: tenants.Of(t.Name)}
-	if made.secrets, made.failed = signingSecrets(t, opener); made.failed == nil {
-		made.keys, made.failed = signingKeys(t, opener)
+	if made.secrets, made.failed = opened(t, opener, "secret", t.Policy.Secrets, func(kept string) string { return kept }, signing.ParseSecret); made.failed == nil {
+		made.keys, made.failed = opened(t, opener, "key", t.Policy.SigningKeys, func(kept timer.SigningKey) string { return kept.Private }, signing.ParseKey)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,28 +58,14 @@ func (f *topicFacts) fact(t *timer.Topic, opener *secret.Keys) *topicFact {
 	return made
 }
 
-// signingSecrets gives the secrets that a topic's calls are signed with.
-func signingSecrets(t *timer.Topic, opener *secret.Keys) (out [][]byte, err error) {
-	for _, kept := range t.Policy.Secrets {
-		text, err := opener.Open(secret.Signing(t.Name), kept)
+// opened are what a topic's calls are signed with. The texts were checked when the policy was set.
+func opened[T, K any](t *timer.Topic, opener *secret.Keys, what string, list []T, kept func(T) string, parse func(text string) (K, error)) (out []K, err error) {
+	for _, one := range list {
+		text, err := opener.Open(secret.Signing(t.Name), kept(one))
 		if err != nil {
-			return nil, fmt.Errorf("a signing secret: %w", err)
+			return nil, fmt.Errorf("a signing %s: %w", what, err)
 		}
-		if key, err := signing.ParseSecret(text); err == nil { // checked when the policy was set
-			out = append(out, key)
-		}
-	}
-	return out, nil
-}
-
-func signingKeys(t *timer.Topic, opener *secret.Keys) (out []ed25519.PrivateKey, err error) {
-	for i := range t.Policy.SigningKeys {
-		text, err := opener.Open(secret.Signing(t.Name), t.Policy.SigningKeys[i].Private)
-		if err != nil {
-			return nil, fmt.Errorf("a signing key: %w", err)
-		}
-		// Checked when the policy was set.
-		if key, err := signing.ParseKey(text); err == nil {
+		if key, err := parse(text); err == nil {
 			out = append(out, key)
 		}
 	}

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"strings"
 
 	"carillon/transport/api/web"
@@ -62,28 +62,15 @@ func (rq *request) audit(p *web.Problem) {
 	}
 	if refused {
 		c.Count = 0
-		rq.s.refusals.add(rq.sum(), c)
+		rq.s.refusals.add(rq.Who.Token(), c)
 		return
 	}
 	record(c)
 }
 
-// sum stands for the request's token; zero: none.
-func (rq *request) sum() (sum [sha256.Size]byte) {
-	if rq.Who != nil {
-		sum = rq.Who.Sum
-	}
-	return sum
-}
-
 const (
 	auditPull   = "timers.pull"
 	auditLeases = "lease." // how ack, nack and extend begin
-	auditBackup = "cluster.backup"
-
-	auditFinalize = "cluster.finalize"
-	auditShards   = "cluster.shards"
-	auditClock    = "clock.move"
 
 	// auditRefused is of requests that were refused and are no changes, and of those that are only
 	// counted.
@@ -99,7 +86,7 @@ func (rq *request) auditEach() {
 		}
 		c.Object, c.Status = objectOf(rq.Topic, o.ID, ""), o.Status
 		if o.Refused {
-			rq.s.refusals.add(rq.sum(), c)
+			rq.s.refusals.add(rq.Who.Token(), c)
 		} else {
 			rq.s.cfg.Audit(c)
 		}
@@ -115,18 +102,8 @@ func (rq *request) auditor() string {
 
 // object names the topic, timer or node that the request was about.
 func (rq *request) object() string {
-	switch {
-	case strings.HasPrefix(rq.route.audit, auditLeases):
-		return "leases"
-	case rq.route.audit == "cluster.replicas":
-		return "cluster/replicas"
-	case rq.route.audit == auditShards:
-		return "cluster/shards"
-	case rq.route.audit == auditBackup, rq.route.audit == auditFinalize, rq.route.audit == auditClock:
-		return "cluster"
-	}
 	if rq.Topic == "" && rq.NodeName == "" {
-		return rq.route.path
+		return cmp.Or(rq.route.object, rq.route.path)
 	}
 	return objectOf(rq.Topic, rq.ID, rq.NodeName)
 }

@@ -29,11 +29,8 @@ func newPlaces(what string, most int) *places {
 func (p *places) Take(who *web.Principal) (token [sha256.Size]byte, refused *web.Problem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	has := 0
-	if who != nil {
-		token = who.Sum
-		has = p.by[token]
-	}
+	token = who.Token()
+	has := p.by[token] // 0 without a token
 	half := max(p.most/2, 1)
 	switch {
 	case who != nil && who.May(web.ScopeCluster) && has == 0:

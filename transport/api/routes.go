@@ -26,6 +26,7 @@ type route struct {
 	// when it is read.
 	change      bool
 	audit       string // the name of the change in the audit log; "" for reads
+	object      string // what it changes, for that log, where the path has no topic and no node
 	named       bool   // takes an Idempotency-Key
 	conditional bool   // takes If-Match (and PUT If-None-Match: *)
 	versioned   bool   // takes If-Match with a topic's ETag (and PUT If-None-Match: *)
@@ -117,9 +118,9 @@ var routes = numbered([]route{
 	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: web.ScopeAdd, handle: on(timers.RescheduleSelected), query: dryRunParams, audit: "timers.reschedule", change: true, body: jsonBody},
 
 	{method: "POST", path: "/v1/topics/{topic}/pull", scope: web.ScopeAdd, handle: on(consumers.Pull), audit: auditPull, change: true, large: true, body: maybeBody},
-	{method: "POST", path: "/v1/ack", scope: web.ScopeAdd, handle: on(consumers.Ack), audit: "lease.ack", body: jsonBody},
-	{method: "POST", path: "/v1/nack", scope: web.ScopeAdd, handle: on(consumers.Nack), audit: "lease.nack", body: jsonBody},
-	{method: "POST", path: "/v1/extend", scope: web.ScopeAdd, handle: on(consumers.Extend), audit: "lease.extend", body: jsonBody},
+	{method: "POST", path: "/v1/ack", scope: web.ScopeAdd, handle: on(consumers.Ack), audit: "lease.ack", object: "leases", body: jsonBody},
+	{method: "POST", path: "/v1/nack", scope: web.ScopeAdd, handle: on(consumers.Nack), audit: "lease.nack", object: "leases", body: jsonBody},
+	{method: "POST", path: "/v1/extend", scope: web.ScopeAdd, handle: on(consumers.Extend), audit: "lease.extend", object: "leases", body: jsonBody},
 
 	{method: "GET", path: "/v1/topics/{topic}/dead", scope: web.ScopeRead, handle: on(deadletters.List), large: true, query: deadParams},
 	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: web.ScopeAdmin, handle: on(deadletters.Redrive), query: dryRunParams, audit: "dead.redrive", change: true, body: jsonBody},
@@ -129,16 +130,16 @@ var routes = numbered([]route{
 
 	{method: "GET", path: "/v1/events", scope: web.ScopeRead, handle: on(events.Watch), query: eventParams},
 	{method: "GET", path: "/v1/due", scope: web.ScopeRead, handle: on(timers.CountDue), query: []string{"topic", "until", "buckets"}},
-	{method: "POST", path: "/v1/backup", scope: web.ScopeCluster, handle: on(cluster.Backup), audit: auditBackup, body: emptyBody},
+	{method: "POST", path: "/v1/backup", scope: web.ScopeCluster, handle: on(cluster.Backup), audit: "cluster.backup", object: "cluster", body: emptyBody},
 
 	{method: "GET", path: "/v1/clock", scope: web.ScopeRead, handle: on(cluster.ReadClock)},
-	{method: "POST", path: "/v1/clock", scope: web.ScopeCluster, handle: on(cluster.MoveClock), audit: auditClock, body: jsonBody},
+	{method: "POST", path: "/v1/clock", scope: web.ScopeCluster, handle: on(cluster.MoveClock), audit: "clock.move", object: "cluster", body: jsonBody},
 
 	{method: "GET", path: "/v1/cluster", scope: web.ScopeRead, alone: true, handle: on(cluster.Read)},
 	{method: "GET", path: "/v1/cluster/stats", scope: web.ScopeCluster, handle: on(cluster.Stats)},
-	{method: "PUT", path: "/v1/cluster/replicas", scope: web.ScopeCluster, handle: on(cluster.SetReplicas), audit: "cluster.replicas", body: jsonBody},
-	{method: "POST", path: "/v1/cluster/shards", scope: web.ScopeCluster, handle: on(cluster.SetShards), audit: auditShards, body: jsonBody, query: []string{"dry_run"}},
-	{method: "POST", path: "/v1/cluster/finalize", scope: web.ScopeCluster, handle: on(cluster.Finalize), audit: auditFinalize, body: emptyBody},
+	{method: "PUT", path: "/v1/cluster/replicas", scope: web.ScopeCluster, handle: on(cluster.SetReplicas), audit: "cluster.replicas", object: "cluster/replicas", body: jsonBody},
+	{method: "POST", path: "/v1/cluster/shards", scope: web.ScopeCluster, handle: on(cluster.SetShards), audit: "cluster.shards", object: "cluster/shards", body: jsonBody, query: []string{"dry_run"}},
+	{method: "POST", path: "/v1/cluster/finalize", scope: web.ScopeCluster, handle: on(cluster.Finalize), audit: "cluster.finalize", object: "cluster", body: emptyBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: web.ScopeRead, handle: on(cluster.Shard)},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: web.ScopeCluster, handle: on(cluster.Drain), audit: "node.drain", body: emptyBody},
 	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: web.ScopeCluster, handle: on(cluster.Resume), audit: "node.resume", body: emptyBody},

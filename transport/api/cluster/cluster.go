@@ -62,26 +62,22 @@ func Shard(rq *web.Request) *web.Problem {
 
 // Drain has everything moved off a node.
 func Drain(rq *web.Request) *web.Problem {
-	if err := rq.Core.Cluster.Drain(rq.Base, rq.NodeName); err != nil {
-		return fault(rq, err)
-	}
+	err := rq.Core.Cluster.Drain(rq.Base, rq.NodeName)
 	state := backend.NodeDraining
 	if nodeState(rq) == backend.NodeDrained {
 		state = backend.NodeDrained
 	}
-	return changedNode(rq, 202, state)
+	return changedNode(rq, 202, state, err)
 }
 
 // Resume takes a drain back.
 func Resume(rq *web.Request) *web.Problem {
-	if err := rq.Core.Cluster.Resume(rq.Base, rq.NodeName); err != nil {
-		return fault(rq, err)
-	}
+	err := rq.Core.Cluster.Resume(rq.Base, rq.NodeName)
 	state := nodeState(rq)
 	if state == backend.NodeDraining || state == backend.NodeDrained || state == "" {
 		state = backend.NodeAlive // the view is a moment behind the decision
 	}
-	return changedNode(rq, 200, state)
+	return changedNode(rq, 200, state, err)
 }
 
 // Remove takes a node out of the cluster.
@@ -90,10 +86,7 @@ func Remove(rq *web.Request) *web.Problem {
 	if p := rq.Query.Problem(); p != nil {
 		return p
 	}
-	if err := rq.Core.Cluster.Remove(rq.Base, rq.NodeName, force, acceptLoss); err != nil {
-		return fault(rq, err)
-	}
-	return changedNode(rq, 200, backend.NodeLeft)
+	return changedNode(rq, 200, backend.NodeLeft, rq.Core.Cluster.Remove(rq.Base, rq.NodeName, force, acceptLoss))
 }
 
 // SetReplicas takes {"replicas":n}.
@@ -102,10 +95,7 @@ func SetReplicas(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	if err := rq.Core.Cluster.SetReplicas(rq.Base, int(replicas)); err != nil {
-		return fault(rq, err)
-	}
-	return rq.Value(202, map[string]int64{"replicas": replicas})
+	return answer(rq, 202, map[string]int64{"replicas": replicas}, rq.Core.Cluster.SetReplicas(rq.Base, int(replicas)))
 }
 
 // SetShards takes {"shards":n}; a dry run answers what it would need.
@@ -116,15 +106,9 @@ func SetShards(rq *web.Request) *web.Problem {
 	}
 	if rq.DryRun {
 		needs, err := rq.Core.Cluster.PreviewShards(rq.Base, int(shards))
-		if err != nil {
-			return fault(rq, err)
-		}
-		return rq.Value(200, needs)
+		return answer(rq, 200, needs, err)
 	}
-	if err := rq.Core.Cluster.SetShards(rq.Base, int(shards)); err != nil {
-		return fault(rq, err)
-	}
-	return rq.Value(202, map[string]int64{"shards": shards})
+	return answer(rq, 202, map[string]int64{"shards": shards}, rq.Core.Cluster.SetShards(rq.Base, int(shards)))
 }
 
 // readNumber reads a body with one number.
@@ -144,10 +128,7 @@ func readNumber(rq *web.Request, name string, least, most int64) (n int64, p *we
 // Finalize ends an upgrade.
 func Finalize(rq *web.Request) *web.Problem {
 	level, err := rq.Core.Cluster.Finalize(rq.Base)
-	if err != nil {
-		return fault(rq, err)
-	}
-	return rq.Value(200, map[string]feature.Level{"feature_level": level})
+	return answer(rq, 200, map[string]feature.Level{"feature_level": level}, err)
 }
 
 // nodeState is the state of the request's node in this node's view, "" when it is not there.
@@ -161,8 +142,16 @@ func nodeState(rq *web.Request) backend.NodeState {
 	return ""
 }
 
-func changedNode(rq *web.Request, status int, state backend.NodeState) *web.Problem {
-	return rq.Value(status, map[string]string{"name": rq.NodeName, "state": string(state)})
+func changedNode(rq *web.Request, status int, state backend.NodeState, err error) *web.Problem {
+	return answer(rq, status, map[string]string{"name": rq.NodeName, "state": string(state)}, err)
+}
+
+// answer answers with a value, unless the cluster has refused.
+func answer(rq *web.Request, status int, v any, err error) *web.Problem {
+	if err != nil {
+		return fault(rq, err)
+	}
+	return rq.Value(status, v)
 }
 
 // maxReplicas is the most that a shard may have.

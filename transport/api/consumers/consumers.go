@@ -205,18 +205,10 @@ func readUpdate(r *web.Reader, names []string) (c backend.LeaseUpdate) {
 }
 
 func readReceipts(r *web.Reader) []string {
-	out := []string{}
-	n := r.Open('[', "receipts")
-	for ; r.More(n, ']'); n++ {
-		if n == maxReceipts {
-			r.Reject(web.Fail(413, web.TooLarge, "receipts: more than 1000"))
+	return r.Texts("receipts", func(n int, _ string) *web.Problem {
+		if n < maxReceipts {
 			return nil
 		}
-		s := r.Text("receipts")
-		if r.Err() != nil {
-			return nil
-		}
-		out = append(out, s)
-	}
-	return out
+		return web.Fail(413, web.TooLarge, "receipts: more than 1000")
+	})
 }

@@ -19,15 +19,13 @@ func List(rq *web.Request) *web.Problem {
 	if name, given := rq.Query.Value("reason"); given {
 		var ok bool
 		if q.Reason, ok = backend.ReasonOf(name); !ok {
-			rq.Query.Reject(web.BadRequest, "query: "+reasonRule)
+			rq.Query.Reject(web.BadRequest, "query: "+timers.ReasonRule)
 		}
 	}
 	q.Labels = rq.Query.Labels()
 	q.FromMs, q.ToMs = rq.Query.Window("from", "to")
 	return timers.Page(rq, q)
 }
-
-const reasonRule = "reason must be one of max_attempts, expired, stopped, refused"
 
 // Redrive and Purge bring dead letters back, or delete them.
 func Redrive(rq *web.Request) *web.Problem { return changeDead(rq, timer.Redrive) }

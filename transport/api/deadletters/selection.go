@@ -1,8 +1,9 @@
 package deadletters
 
 import (
+	"slices"
+
 	"carillon/timer"
-	"carillon/transport/api/backend"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/timers"
 	"carillon/transport/api/web"
@@ -42,7 +43,8 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 		case "uids":
 			sel.names, sel.byUID = readNames(r, "uids", maxIDs, validUID, "is a uid as answers show it"), true
 		case "filter":
-			sel.query, filtered = readFilter(r)
+			sel.query = deadQuery()
+			filtered = timers.ReadFilter(r, sel.query, []string{"reason", "from", "to", "label"})
 		case "all":
 			all = r.Boolean("all")
 		case "delay":
@@ -73,57 +75,26 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 
 // readNames reads a list of ids or of uids, each once.
 func readNames(r *web.Reader, field string, most int, valid func(string) bool, rule string) []string {
-	out, seen := []string{}, map[string]bool{}
-	n := r.Open('[', field)
-	for ; r.More(n, ']'); n++ {
-		name := r.Text(field)
-		if r.Err() == nil && !valid(name) {
-			r.Reject(web.Badf(web.BadName, "%s: each %s", field, rule))
+	seen := map[string]bool{}
+	list := r.Texts(field, func(n int, name string) *web.Problem {
+		switch {
+		case !valid(name):
+			return web.Badf(web.BadName, "%s: each %s", field, rule)
+		case n == most:
+			return web.Failf(413, web.TooLarge, "%s: more than %d", field, most)
 		}
-		if n == most {
-			r.Reject(web.Failf(413, web.TooLarge, "%s: more than %d", field, most))
-		}
-		if r.Err() != nil {
-			return nil
-		}
-		if !seen[name] {
-			seen[name], out = true, append(out, name)
-		}
-	}
-	return out
+		return nil
+	})
+	return slices.DeleteFunc(list, func(name string) bool {
+		twice := seen[name]
+		seen[name] = true
+		return twice
+	})
 }
 
 func validUID(s string) bool {
 	_, _, _, ok := timer.ParseUID(s)
 	return ok
-}
-
-// readFilter reads {"reason", "from", "to", "label"}; given is false for an empty one.
-func readFilter(r *web.Reader) (q *timer.Query, given bool) {
-	q = deadQuery()
-	names := []string{"reason", "from", "to", "label"}
-	r.Object("filter", names, func(i int) {
-		switch names[i] {
-		case "reason":
-			var ok bool
-			if q.Reason, ok = backend.ReasonOf(r.Text("filter.reason")); !ok {
-				r.Reject(web.Bad(web.BadRequest, "filter: "+reasonRule))
-			}
-			given = true
-		case "from":
-			q.FromMs = max(q.FromMs, r.InstantOrMs("filter.from"))
-			given = true
-		case "to":
-			if q.ToMs = r.InstantOrMs("filter.to"); q.ToMs == 0 {
-				q.FromMs, q.ToMs = 1, 1 // as in window
-			}
-			given = true
-		case "label":
-			q.Labels = r.LabelOrLabels("filter.label")
-			given = given || len(q.Labels) > 0
-		}
-	})
-	return q, given
 }
 
 // field is the member of an answer that a name of the selection goes to.

@@ -6,6 +6,7 @@ import (
 	"carillon/timer"
 	"carillon/timer/bulk"
 	"carillon/timer/duration"
+	"carillon/transport/api/backend"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/sweep"
 	"carillon/transport/api/web"
@@ -47,7 +48,7 @@ func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 		given |= f
 		switch f {
 		case fFilter:
-			filtered = readFilter(r, &b.query)
+			filtered = ReadFilter(r, &b.query, []string{"state", "due_from", "due_to", "label", "id_prefix"})
 		case fAll:
 			all = r.Boolean("all")
 		case spec.FZone:
@@ -83,33 +84,38 @@ func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 	return b
 }
 
-var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
+// ReasonRule is what the reason of a dead letter may be, for faults.
+const ReasonRule = "reason must be one of max_attempts, expired, stopped, refused"
 
-// readFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one
-// without a member.
-func readFilter(r *web.Reader, q *timer.Query) (given bool) {
-	r.Object("filter", timerFilterNames, func(i int) {
-		switch timerFilterNames[i] {
+// ReadFilter reads a filter, an object with some of these names; given is false for one that selects
+// nothing.
+func ReadFilter(r *web.Reader, q *timer.Query, names []string) (given bool) {
+	r.Object("filter", names, func(i int) {
+		some, name := true, "filter."+names[i]
+		switch names[i] {
 		case "state":
 			q.States = readPendingStates(r)
-			given = true
-		case "due_from":
-			q.FromMs = max(q.FromMs, r.InstantOrMs("filter.due_from"))
-			given = true
-		case "due_to":
-			if q.ToMs = r.InstantOrMs("filter.due_to"); q.ToMs == 0 {
+		case "reason":
+			var ok bool
+			if q.Reason, ok = backend.ReasonOf(r.Text(name)); !ok {
+				r.Reject(web.Bad(web.BadRequest, "filter: "+ReasonRule))
+			}
+		case "due_from", "from":
+			q.FromMs = max(q.FromMs, r.InstantOrMs(name))
+		case "due_to", "to":
+			if q.ToMs = r.InstantOrMs(name); q.ToMs == 0 {
 				q.FromMs, q.ToMs = 1, 1 // as in window
 			}
-			given = true
 		case "label":
-			q.Labels = r.LabelOrLabels("filter.label")
-			given = given || len(q.Labels) > 0
+			q.Labels = r.LabelOrLabels(name)
+			some = len(q.Labels) > 0
 		case "id_prefix":
-			if q.IDPrefix = r.Text("filter.id_prefix"); !web.ValidIDPrefix(q.IDPrefix) {
-				r.Reject(web.Bad(web.BadName, "filter.id_prefix: is nothing that an id can start with"))
+			if q.IDPrefix = r.Text(name); !web.ValidIDPrefix(q.IDPrefix) {
+				r.Reject(web.Bad(web.BadName, name+": is nothing that an id can start with"))
 			}
-			given = given || q.IDPrefix != ""
+			some = q.IDPrefix != ""
 		}
+		given = given || some
 	})
 	return given
 }
@@ -118,10 +124,7 @@ func readFilter(r *web.Reader, q *timer.Query) (given bool) {
 func readPendingStates(r *web.Reader) (set uint8) {
 	var names []string
 	if r.Err() == nil && r.Peek() == '[' {
-		r.Open('[', "filter.state")
-		for n := 0; r.More(n, ']'); n++ {
-			names = append(names, r.Text("filter.state"))
-		}
+		names = r.Texts("filter.state", func(int, string) *web.Problem { return nil })
 	} else {
 		names = strings.Split(r.Text("filter.state"), ",")
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/transport/api/web"
 
 	"github.com/cespare/xxhash/v2"
@@ -42,8 +43,7 @@ func timerCursor(k timer.SortKey, slots timer.SlotRange, listing uint64) string 
 	b = binary.AppendUvarint(b, k.Seq)
 	b = append(b, k.ID...)
 	if k.Topic != 0 || slots.From != 0 {
-		b = binary.AppendUvarint(append(b, 0), uint64(k.Topic)) // no id has a 0
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(slots.From)), uint64(slots.To))
+		b = encoding.AppendUvarints(append(b, 0), uint64(k.Topic), uint64(slots.From), uint64(slots.To)) // no id has a 0
 	}
 	return web.SealCursor(b, listing)
 }
@@ -51,33 +51,20 @@ func timerCursor(k timer.SortKey, slots timer.SlotRange, listing uint64) string 
 // parseTimerCursor has the query begin behind the place of a cursor.
 func parseTimerCursor(s string, listing uint64, q *timer.Query) bool {
 	b, ok := web.OpenCursor(s, web.CursorTimers, listing)
-	if !ok {
+	in := encoding.Reader{Rest: b}
+	k := timer.SortKey{SortMs: in.Varint(), Seq: in.Uvarint()}
+	if !ok || in.Err() != nil {
 		return false
 	}
-	var k timer.SortKey
-	var n int
-	if k.SortMs, n = binary.Varint(b); n <= 0 {
-		return false
-	}
-	b = b[n:]
-	if k.Seq, n = binary.Uvarint(b); n <= 0 {
-		return false
-	}
-	id, rest := b[n:], []byte(nil)
 	if !q.ManyTopics() {
-		k.ID = string(id)
+		k.ID = string(in.Rest)
 		q.After = &k
 		return web.ValidID(k.ID)
 	}
-	id, rest, _ = bytes.Cut(id, []byte{0})
-	topic, n := binary.Uvarint(rest)
-	if n <= 0 || topic > math.MaxUint32 {
-		return false
-	}
-	rest = rest[n:]
-	from, n := binary.Uvarint(rest)
-	to, m := binary.Uvarint(rest[max(n, 0):])
-	if n <= 0 || m <= 0 || n+m != len(rest) || max(from, to) > math.MaxUint32 || to != 0 && to <= from {
+	id, rest, _ := bytes.Cut(in.Rest, []byte{0})
+	in.Rest = rest
+	topic, from, to := in.Number(math.MaxUint32, "topic"), in.Number(math.MaxUint32, "slot"), in.Number(math.MaxUint32, "slot")
+	if in.Close() != nil || to != 0 && to <= from {
 		return false
 	}
 	q.Slots = timer.SlotRange{From: timer.Handle(from), To: timer.Handle(to)}

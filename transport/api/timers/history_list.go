@@ -2,8 +2,10 @@ package timers
 
 import (
 	"encoding/binary"
+	"math"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
 
@@ -162,30 +164,13 @@ func historySum(q *timer.HistoryQuery) uint64 {
 
 func historyCursor(k timer.HistoryKey, listing uint64) string {
 	b := append(make([]byte, 0, 64), web.CursorHistory)
-	b = binary.AppendVarint(b, k.EndMs)
-	for _, n := range [...]uint64{k.Index, uint64(k.Shard), uint64(k.Item)} {
-		b = binary.AppendUvarint(b, n)
-	}
+	b = encoding.AppendUvarints(binary.AppendVarint(b, k.EndMs), k.Index, uint64(k.Shard), uint64(k.Item))
 	return web.SealCursor(b, listing)
 }
 
 func parseHistoryCursor(s string, listing uint64) (*timer.HistoryKey, bool) {
 	b, ok := web.OpenCursor(s, web.CursorHistory, listing)
-	if !ok {
-		return nil, false
-	}
-	end, n := binary.Varint(b)
-	if n <= 0 {
-		return nil, false
-	}
-	b = b[n:]
-	var numbers [3]uint64
-	for i := range numbers {
-		if numbers[i], n = binary.Uvarint(b); n <= 0 {
-			return nil, false
-		}
-		b = b[n:]
-	}
-	k := &timer.HistoryKey{EndMs: end, Index: numbers[0], Shard: timer.ShardID(numbers[1]), Item: uint32(numbers[2])}
-	return k, len(b) == 0 && numbers[1] < 1<<32 && numbers[2] < 1<<32
+	in := encoding.Reader{Rest: b}
+	k := &timer.HistoryKey{EndMs: in.Varint(), Index: in.Uvarint(), Shard: timer.ShardID(in.Number(math.MaxUint32, "shard")), Item: uint32(in.Number(math.MaxUint32, "item"))}
+	return k, ok && in.Close() == nil
 }

@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"slices"
 	"strings"
 
 	"carillon/internal/secret"
@@ -62,36 +63,28 @@ var signingKeys = signers[timer.SigningKey]{
 }
 
 // read reads the list of a policy. No fault repeats a text.
-func (s *signers[T]) read(r *web.Reader, stored *timer.Policy) []T {
-	var out []T
-	n := r.Open('[', s.member)
-	for ; r.More(n, ']'); n++ {
-		text := r.Text(s.member)
-		if r.Err() != nil {
-			return nil
-		}
+func (s *signers[T]) read(r *web.Reader, stored *timer.Policy) (out []T) {
+	r.Texts(s.member, func(n int, text string) *web.Problem {
 		if n == maxSecrets {
-			r.Reject(r.OutOfRange(s.member + ": more than 3"))
-			return nil
+			return r.OutOfRange(s.member + ": more than 3")
 		}
-		var one T
-		ok := false
+		one, ok := s.parse(text)
+		fault := ": each must be " + s.form
 		if strings.HasPrefix(text, s.namePrefix) {
+			at := -1
 			if stored != nil {
-				for _, have := range *s.list(stored) {
-					if s.name(have) == text {
-						one, ok = have, true
-					}
-				}
+				at = slices.IndexFunc(*s.list(stored), func(have T) bool { return s.name(have) == text })
 			}
-			if !ok {
-				r.Reject(r.OutOfRange(s.member + ": " + s.unknown))
+			if ok, fault = at >= 0, ": "+s.unknown; ok {
+				one = (*s.list(stored))[at]
 			}
-		} else if one, ok = s.parse(text); !ok {
-			r.Reject(r.OutOfRange(s.member + ": each must be " + s.form))
+		}
+		if !ok {
+			return r.OutOfRange(s.member + fault)
 		}
 		out = append(out, one)
-	}
+		return nil
+	})
 	return out
 }
 

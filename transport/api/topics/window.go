@@ -47,16 +47,12 @@ func readWindow(r *web.Reader, base *timer.Window) *timer.Window {
 }
 
 func readDates(r *web.Reader) []string {
-	var out []string
-	n := r.Open('[', "window.except")
-	for ; r.More(n, ']'); n++ {
-		if n == recurrence.MaxExcept {
-			r.Reject(r.OutOfRange("window.except: more than 366 dates"))
+	return r.Texts("window.except", func(n int, _ string) *web.Problem {
+		if n < recurrence.MaxExcept {
 			return nil
 		}
-		out = append(out, r.Text("window.except"))
-	}
-	return out
+		return r.OutOfRange("window.except: more than 366 dates")
+	})
 }
 
 func windowMembers(o *web.Object, w *timer.Window) {

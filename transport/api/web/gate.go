@@ -94,10 +94,7 @@ func (g *Gate) Waiting() int {
 
 // push has a batch wait in its token's line.
 func (g *Gate) push(who *Principal, ops int) *waitingBatch {
-	var token [sha256.Size]byte
-	if who != nil {
-		token = who.Sum
-	}
+	token := who.Token()
 	l := g.lines[token]
 	if l == nil {
 		l = &tokenLine{token: token, credit: turnOps}

@@ -47,6 +47,14 @@ func (p *Principal) Sees(topic string) bool {
 	return slices.ContainsFunc(p.Topics, func(pattern string) bool { return backend.Match(pattern, topic) })
 }
 
+// Token stands for the principal's token; zero, when the API is open.
+func (p *Principal) Token() (sum [sha256.Size]byte) {
+	if p != nil {
+		sum = p.Sum
+	}
+	return sum
+}
+
 // SeesAll reports whether every topic is the principal's.
 func (p *Principal) SeesAll() bool { return p == nil || p.All }
 

@@ -121,24 +121,26 @@ func (r *Reader) Choice(name string, among []string) string {
 	return ""
 }
 
-func (r *Reader) Labels(name string) []string {
+// Texts reads a list of texts. check is given each, and how many there were before it.
+func (r *Reader) Texts(name string, check func(n int, text string) *Problem) (list []string) {
 	n := r.Open('[', name)
-	if r.Err() != nil {
-		return nil
-	}
-	var out []string
 	for ; r.More(n, ']'); n++ {
-		s := r.Text(name)
-		if r.Err() != nil {
-			return nil
+		text := r.Text(name)
+		if r.Err() == nil {
+			r.Reject(check(n, text))
 		}
-		if n == maxLabels || !validLabel(s) {
-			r.Reject(Badf(BadRequest, "%s: up to 16, each 1–64 of A-Z a-z 0-9 _ . : = -", name))
-			return nil
-		}
-		out = append(out, s)
+		list = append(list, text)
 	}
-	return out
+	return list
+}
+
+func (r *Reader) Labels(name string) []string {
+	return r.Texts(name, func(n int, label string) *Problem {
+		if n < maxLabels && validLabel(label) {
+			return nil
+		}
+		return Badf(BadRequest, "%s: up to 16, each 1–64 of A-Z a-z 0-9 _ . : = -", name)
+	})
 }
 
 // Unknown is the fault of a field that there is none of, with a hint when only its case is wrong,
