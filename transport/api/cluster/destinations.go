@@ -74,9 +74,9 @@ func destinationCursor(d *backend.Destination, states string) string {
 }
 
 func parseDestinationCursor(s, states string) (after backend.Destination, ok bool) {
-	b, ok := web.OpenCursor(s, web.CursorDestinations, xxhash.Sum64String(states))
-	if !ok || len(b) < 1 || int(b[0]) >= len(backend.DestinationStates) {
+	p := web.OpenCursor(s, web.CursorDestinations, xxhash.Sum64String(states))
+	if !p.OK || len(p.Rest) < 1 || int(p.Rest[0]) >= len(backend.DestinationStates) {
 		return after, false
 	}
-	return backend.Destination{State: backend.DestinationStates[b[0]], Destination: string(b[1:])}, true
+	return backend.Destination{State: backend.DestinationStates[p.Rest[0]], Destination: string(p.Rest[1:])}, true
 }

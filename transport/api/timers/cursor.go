@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"carillon/timer"
-	"carillon/timer/encoding"
 	"carillon/transport/api/web"
 
 	"github.com/cespare/xxhash/v2"
@@ -43,28 +42,25 @@ func timerCursor(k timer.SortKey, slots timer.SlotRange, listing uint64) string 
 	b = binary.AppendUvarint(b, k.Seq)
 	b = append(b, k.ID...)
 	if k.Topic != 0 || slots.From != 0 {
-		b = encoding.AppendUvarints(append(b, 0), uint64(k.Topic), uint64(slots.From), uint64(slots.To)) // no id has a 0
+		b = binary.AppendUvarint(append(b, 0), uint64(k.Topic)) // no id has a 0
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(slots.From)), uint64(slots.To))
 	}
 	return web.SealCursor(b, listing)
 }
 
 // parseTimerCursor has the query begin behind the place of a cursor.
 func parseTimerCursor(s string, listing uint64, q *timer.Query) bool {
-	b, ok := web.OpenCursor(s, web.CursorTimers, listing)
-	in := encoding.Reader{Rest: b}
-	k := timer.SortKey{SortMs: in.Varint(), Seq: in.Uvarint()}
-	if !ok || in.Err() != nil {
-		return false
-	}
+	p := web.OpenCursor(s, web.CursorTimers, listing)
+	k := timer.SortKey{SortMs: p.Varint(), Seq: p.Uvarint(math.MaxUint64)}
 	if !q.ManyTopics() {
-		k.ID = string(in.Rest)
+		k.ID = string(p.Rest)
 		q.After = &k
-		return web.ValidID(k.ID)
+		return p.OK && web.ValidID(k.ID)
 	}
-	id, rest, _ := bytes.Cut(in.Rest, []byte{0})
-	in.Rest = rest
-	topic, from, to := in.Number(math.MaxUint32, "topic"), in.Number(math.MaxUint32, "slot"), in.Number(math.MaxUint32, "slot")
-	if in.Close() != nil || to != 0 && to <= from {
+	id, rest, _ := bytes.Cut(p.Rest, []byte{0})
+	p.Rest = rest
+	topic, from, to := p.Uvarint(math.MaxUint32), p.Uvarint(math.MaxUint32), p.Uvarint(math.MaxUint32)
+	if !p.OK || len(p.Rest) != 0 || to != 0 && to <= from {
 		return false
 	}
 	q.Slots = timer.SlotRange{From: timer.Handle(from), To: timer.Handle(to)}

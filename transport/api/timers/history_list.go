@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"carillon/timer"
-	"carillon/timer/encoding"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
 
@@ -164,13 +163,15 @@ func historySum(q *timer.HistoryQuery) uint64 {
 
 func historyCursor(k timer.HistoryKey, listing uint64) string {
 	b := append(make([]byte, 0, 64), web.CursorHistory)
-	b = encoding.AppendUvarints(binary.AppendVarint(b, k.EndMs), k.Index, uint64(k.Shard), uint64(k.Item))
+	b = binary.AppendVarint(b, k.EndMs)
+	for _, n := range [...]uint64{k.Index, uint64(k.Shard), uint64(k.Item)} {
+		b = binary.AppendUvarint(b, n)
+	}
 	return web.SealCursor(b, listing)
 }
 
 func parseHistoryCursor(s string, listing uint64) (*timer.HistoryKey, bool) {
-	b, ok := web.OpenCursor(s, web.CursorHistory, listing)
-	in := encoding.Reader{Rest: b}
-	k := &timer.HistoryKey{EndMs: in.Varint(), Index: in.Uvarint(), Shard: timer.ShardID(in.Number(math.MaxUint32, "shard")), Item: uint32(in.Number(math.MaxUint32, "item"))}
-	return k, ok && in.Close() == nil
+	p := web.OpenCursor(s, web.CursorHistory, listing)
+	k := &timer.HistoryKey{EndMs: p.Varint(), Index: p.Uvarint(math.MaxUint64), Shard: timer.ShardID(p.Uvarint(math.MaxUint32)), Item: uint32(p.Uvarint(math.MaxUint32))}
+	return k, p.OK && len(p.Rest) == 0
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"math"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -27,8 +28,8 @@ func NameCursor(name, prefix string) string {
 }
 
 func ParseNameCursor(s, prefix string) (string, bool) {
-	b, ok := OpenCursor(s, cursorTopics, xxhash.Sum64String(prefix))
-	return string(b), ok && ValidTopic(string(b))
+	p := OpenCursor(s, cursorTopics, xxhash.Sum64String(prefix))
+	return string(p.Rest), p.OK && ValidTopic(string(p.Rest))
 }
 
 // SealCursor is the cursor of a place: its kind, and what the kind makes of it.
@@ -37,17 +38,40 @@ func SealCursor(b []byte, listing uint64) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// Place is what a kind of cursor makes of a place, to be read number by number.
+type Place struct {
+	Rest []byte
+	OK   bool // it has all that was asked for
+}
+
+// Uvarint takes a number off, of at most so much.
+func (p *Place) Uvarint(most uint64) uint64 {
+	v, n := binary.Uvarint(p.Rest)
+	if n <= 0 || v > most {
+		*p = Place{}
+		return 0
+	}
+	p.Rest = p.Rest[n:]
+	return v
+}
+
+// Varint takes a number off that may be negative.
+func (p *Place) Varint() int64 {
+	u := p.Uvarint(math.MaxUint64)
+	return int64(u>>1) ^ -int64(u&1)
+}
+
 // OpenCursor is the place of a cursor of this kind and listing.
-func OpenCursor(s string, kind byte, listing uint64) ([]byte, bool) {
+func OpenCursor(s string, kind byte, listing uint64) (p Place) {
 	if len(s) > MaxCursorBytes || strings.ContainsAny(s, "\r\n") { // the decoder skips line ends
-		return nil, false
+		return p
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) < 9 || b[0] != kind {
-		return nil, false
+		return p
 	}
 	body, sum := b[:len(b)-8], b[len(b)-8:]
-	return body[1:], binary.LittleEndian.Uint64(sum) == cursorSum(body, listing)
+	return Place{body[1:], binary.LittleEndian.Uint64(sum) == cursorSum(body, listing)}
 }
 
 func cursorSum(body []byte, listing uint64) uint64 {
