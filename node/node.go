@@ -307,6 +307,8 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	p.showResharding(m)
 	p.showMoves(m)
 	e := &engine{p: p}
+	bounds := web.DefaultLimits()
+	bounds.Connections, bounds.BodiesBytes, bounds.AnswersBytes = allowed.Clients, n.mem.Budget(), n.mem.Budget()
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock: p.timers.Wall, ClockFault: p.timers.Fault, Now: p.clock.Wall,
@@ -317,7 +319,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
 		Audit:           auditor(p.trail),
-		Limits:          web.Limits{Connections: allowed.Clients, BodiesBytes: n.mem.Budget(), AnswersBytes: n.mem.Budget()},
+		Limits:          bounds,
 		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.shown(m.Registry),

@@ -146,7 +146,9 @@ func TestBulkJudgesAnew(t *testing.T) {
 func TestBulkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endlessEngine{fakeEngine: newFakeEngine(time.Now)}
-		s, err := New(Config{Engine: e, Clock: time.Now, Limits: web.Limits{SweepTime: 3 * time.Second}})
+		limits := web.DefaultLimits()
+		limits.SweepTime = 3 * time.Second
+		s, err := New(Config{Engine: e, Clock: time.Now, Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}

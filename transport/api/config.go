@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -66,7 +65,7 @@ type Config struct {
 	// 404.
 	KnownTopicsOnly bool
 
-	Limits web.Limits
+	Limits web.Limits // none: web.DefaultLimits
 
 	Clock func() time.Time // of timers; time.Now
 	Now   func() time.Time // of quotas, and of what is counted by the minute; Clock
@@ -94,28 +93,8 @@ func (c Config) withDefaults() Config {
 	if c.Rand == nil {
 		c.Rand = rand.Uint64
 	}
-	c.Limits = c.Limits.WithDefaults()
+	if c.Limits == (web.Limits{}) {
+		c.Limits = web.DefaultLimits()
+	}
 	return c
-}
-
-// validate reports all that is wrong, at once.
-func (c Config) validate() error {
-	var errs []error
-	if c.Engine == nil {
-		errs = append(errs, errors.New("api: no engine"))
-	}
-	l := c.Limits
-	for _, n := range []int{l.PayloadBytes, l.BodyBytes, l.BatchBytes, l.BodiesBytes, l.AnswersBytes, l.BatchAnswer, l.BatchOps, l.HeaderBytes, l.TargetBytes, l.Connections, l.ResponseBytes} {
-		if n < 0 {
-			errs = append(errs, errors.New("api: a limit is negative"))
-			break
-		}
-	}
-	for _, d := range []time.Duration{l.HeaderTimeout, l.BodyTimeout, l.IdleTimeout, l.WriteTimeout, l.BatchWait, l.Grace, l.Unfinished, l.SweepTime, l.Horizon} {
-		if d < 0 {
-			errs = append(errs, errors.New("api: a time limit is negative"))
-			break
-		}
-	}
-	return errors.Join(errs...)
 }

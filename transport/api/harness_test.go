@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/transport/api/web"
 )
 
 // harness is a server on loopback over a fake engine, with a clock that stands still unless a test
@@ -41,7 +43,7 @@ func newHarness(t testing.TB, edit ...func(*Config)) *harness {
 	t.Helper()
 	h := &harness{t: t, now: noon, done: make(chan error, 1)}
 	h.engine = newFakeEngine(h.clock)
-	cfg := Config{Engine: h.engine, Version: "test", Clock: h.clock}
+	cfg := Config{Engine: h.engine, Version: "test", Clock: h.clock, Limits: web.DefaultLimits()}
 	cfg.Limits.HeaderTimeout, cfg.Limits.BodyTimeout, cfg.Limits.WriteTimeout = patience, patience, patience // a busy machine is no slow client
 	for _, f := range edit {
 		f(&cfg)

@@ -41,9 +41,8 @@ type Server struct {
 
 // New makes a server. It starts nothing.
 func New(cfg Config) (*Server, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	if cfg = cfg.withDefaults(); cfg.Engine == nil {
+		return nil, errors.New("api: no engine")
 	}
 	s := &Server{cfg: cfg, router: newRouter(routes)}
 	var err error

@@ -3,8 +3,6 @@ package peer
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -92,47 +90,4 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	return c
-}
-
-// validate reports all faults at once; it sees the config after its defaults.
-func (c Config) validate() error {
-	var faults []error
-	needed := func(name string, is bool) {
-		if !is {
-			faults = append(faults, fmt.Errorf("%s is missing", name))
-		}
-	}
-	atLeast := func(name string, v, low int) {
-		if v < low {
-			faults = append(faults, fmt.Errorf("%s is %d, must be at least %d", name, v, low))
-		}
-	}
-	positive := func(name string, d time.Duration) {
-		if d <= 0 {
-			faults = append(faults, fmt.Errorf("%s is %v, must be positive", name, d))
-		}
-	}
-	needed("Self", c.Self != nil)
-	needed("Address", c.Address != nil)
-	needed("Admit", c.Admit != nil)
-	needed("Handler", c.Handler != nil)
-	atLeast("MaxFrame", c.MaxFrame, bulkChunkBytes)
-	if c.MaxFrame > maxFrameBytes {
-		faults = append(faults, fmt.Errorf("MaxFrame is %d, must be at most %d", c.MaxFrame, maxFrameBytes))
-	}
-	atLeast("MaxCalls", c.MaxCalls, 1)
-	atLeast("MaxConns", c.MaxConns, 1)
-	atLeast("QueueBytes", c.QueueBytes, 1)
-	atLeast("BulkBytesPerSecond", c.BulkBytesPerSecond, 1)
-	positive("DialTimeout", c.DialTimeout)
-	positive("HandshakeTimeout", c.HandshakeTimeout)
-	positive("Heartbeat", c.Heartbeat)
-	positive("BulkStall", c.BulkStall)
-	if c.IdleTimeout < 3*c.Heartbeat {
-		faults = append(faults, fmt.Errorf("IdleTimeout is %v, must be at least three heartbeats", c.IdleTimeout))
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return fmt.Errorf("peer: config: %w", errors.Join(faults...))
 }

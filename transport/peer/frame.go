@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -21,8 +20,6 @@ const (
 	sumAt            = 4
 	sequenceAt       = 12
 	kindAt           = 16
-
-	maxFrameBytes = math.MaxInt32 // the greatest Config.MaxFrame
 )
 
 // Kinds of frames. Which may come is a matter of the link and the direction.

@@ -40,9 +40,8 @@ type place struct {
 
 // New checks the config and starts nothing.
 func New(config Config) (*Transport, error) {
-	config = config.withDefaults()
-	if err := config.validate(); err != nil {
-		return nil, err
+	if config = config.withDefaults(); config.Self == nil || config.Address == nil || config.Admit == nil || config.Handler == nil {
+		return nil, errors.New("peer: config: Self, Address, Admit and Handler are needed")
 	}
 	t := &Transport{
 		config: config, sending: pace{perSecond: config.BulkBytesPerSecond}, receiving: pace{perSecond: config.BulkBytesPerSecond},

@@ -11,7 +11,7 @@ import (
 // entry that ends it. Its payload is left out if that of the outcome would become too large.
 // The ended timers have their Origin: the number of shards may grow.
 func Outcomes() func(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {
-	most := web.Limits{}.WithDefaults().PayloadBytes
+	most := web.DefaultLimits().PayloadBytes
 	return func(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {
 		w := Writer{topic: topic, payload: true}
 		b := w.appendOutcome(nil, ended, attempts)

@@ -1,12 +1,8 @@
 package web
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
-// Limits bound how much a client can make the server hold, and how long it waits. Zero fields take
-// the defaults of API.md section 1.
+// Limits bound how much a client can make the server hold, and how long it waits.
 type Limits struct {
 	PayloadBytes int // 256 KiB, as delivered
 	BodyBytes    int // 1 MiB
@@ -40,29 +36,14 @@ const (
 	defaultHorizon = 3653 * Day // ten years, leap days included
 )
 
-// WithDefaults fills in the limits that are zero.
-func (l Limits) WithDefaults() Limits {
-	l.PayloadBytes = cmp.Or(l.PayloadBytes, 256<<10)
-	l.BodyBytes = cmp.Or(l.BodyBytes, 1<<20)
-	l.BatchBytes = cmp.Or(l.BatchBytes, 8<<20)
-	l.BodiesBytes = cmp.Or(l.BodiesBytes, 256<<20)
-	l.AnswersBytes = cmp.Or(l.AnswersBytes, 256<<20)
-	l.BatchAnswer = cmp.Or(l.BatchAnswer, 8<<20)
-	l.BatchOps = cmp.Or(l.BatchOps, 1000)
-	l.HeaderBytes = cmp.Or(l.HeaderBytes, 16<<10)
-	l.TargetBytes = cmp.Or(l.TargetBytes, 8<<10)
-	l.Connections = cmp.Or(l.Connections, 8192)
-	l.ResponseBytes = cmp.Or(l.ResponseBytes, 4<<20)
-	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 10*time.Second)
-	l.BodyTimeout = cmp.Or(l.BodyTimeout, 30*time.Second)
-	l.IdleTimeout = cmp.Or(l.IdleTimeout, 2*time.Minute)
-	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
-	l.BatchWait = cmp.Or(l.BatchWait, 1500*time.Millisecond)
-	l.Grace = cmp.Or(l.Grace, 30*time.Second)
-	l.Unfinished = cmp.Or(l.Unfinished, time.Second)
-	l.SweepTime = cmp.Or(l.SweepTime, 10*time.Minute)
-	l.Horizon = cmp.Or(l.Horizon, defaultHorizon)
-	return l
+// DefaultLimits are those of API.md section 1.
+func DefaultLimits() Limits {
+	return Limits{
+		PayloadBytes: 256 << 10, BodyBytes: 1 << 20, BatchBytes: 8 << 20, BodiesBytes: 256 << 20, AnswersBytes: 256 << 20, BatchOps: 1000,
+		HeaderBytes: 16 << 10, TargetBytes: 8 << 10, Connections: 8192, BatchAnswer: 8 << 20, ResponseBytes: 4 << 20,
+		HeaderTimeout: 10 * time.Second, BodyTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, WriteTimeout: 30 * time.Second,
+		BatchWait: 1500 * time.Millisecond, Grace: 30 * time.Second, Unfinished: time.Second, SweepTime: 10 * time.Minute, Horizon: defaultHorizon,
+	}
 }
 
 // A body of more than smallBody counts against the budget of bodies, by the buffer that holds its
