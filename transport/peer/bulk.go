@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -15,30 +15,20 @@ const (
 	bulkQueueBytes = 1 << 20
 )
 
-// pace spreads the bytes of all files of one direction over time, in the order in which they are
+// newPace spreads the bytes of all files of one direction over time, in the order in which they are
 // asked for: no file starves. It lets 10 ms worth of them go ahead, since a timer is no finer.
-type pace struct {
-	perSecond int
-	mu        sync.Mutex
-	next      time.Time // when the bytes let out so far are paid for
+func newPace(perSecond int) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(perSecond), max(perSecond/100, bulkChunkBytes))
 }
 
-const paceSlack = 10 * time.Millisecond
-
-// wait waits for n bytes' turn; false means that ctx ended.
-func (p *pace) wait(ctx context.Context, n int) bool {
-	p.mu.Lock()
-	now := time.Now()
-	if p.next.Before(now) {
-		p.next = now
+// await waits for n bytes' turn; false means that ctx ended.
+func await(ctx context.Context, pace *rate.Limiter, n int) bool {
+	for ; n > 0; n -= pace.Burst() {
+		if pace.WaitN(ctx, min(n, pace.Burst())) != nil {
+			return false
+		}
 	}
-	ahead := p.next.Sub(now)
-	p.next = p.next.Add(time.Duration(n) * time.Second / time.Duration(p.perSecond))
-	p.mu.Unlock()
-	if ahead <= paceSlack {
-		return ctx.Err() == nil
-	}
-	return pause(ctx, ahead, nil)
+	return ctx.Err() == nil
 }
 
 // fileSender is the sending side of one file. Each channel holds one.
@@ -117,7 +107,7 @@ func (c *conn) sendChunks(f *fileSender, header []byte, file io.ReaderAt, size i
 	chunk := make([]byte, bulkChunkBytes)
 	for at < size && len(f.end) == 0 { // an early end is a failure
 		part := chunk[:min(size-at, bulkChunkBytes)]
-		if !c.t.sending.wait(c.ctx, len(part)) {
+		if !await(c.ctx, c.t.sending, len(part)) {
 			return broken()
 		}
 		if n, err := file.ReadAt(part, at); n < len(part) {

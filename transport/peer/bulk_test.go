@@ -313,7 +313,7 @@ func TestNodesKeepToTheirRates(t *testing.T) {
 							sum -= pieces[first].bytes
 						}
 						// What was read ahead: a pipe and a queue for each file.
-						if most := int(rate*(window+paceSlack).Seconds()) + (1+senders)*bulkChunkBytes; sum > most {
+						if most := int(rate*window.Seconds()) + rate/100 + (1+senders)*bulkChunkBytes; sum > most {
 							t.Fatalf("node %d %s %d bytes within %v, at most %d should be", node, name, sum, window, most)
 						}
 					}

@@ -63,7 +63,7 @@ func (f *fileReceiver) write(chunk []byte) error {
 	if int64(len(chunk)) > f.size-f.at {
 		return errProtocol
 	}
-	if !f.c.t.receiving.wait(f.c.ctx, len(chunk)) { // meanwhile the sender is held up by TCP
+	if !await(f.c.ctx, f.c.t.receiving, len(chunk)) { // meanwhile the sender is held up by TCP
 		return nil // closed: the next read fails
 	}
 	if err := f.sink.Write(chunk); err != nil {

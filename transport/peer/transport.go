@@ -7,13 +7,15 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/time/rate"
 )
 
 // Transport is one node's end of its connections to all others. See the package comment.
 type Transport struct {
 	config Config
 	// How fast files leave this node, and come here.
-	sending, receiving pace
+	sending, receiving *rate.Limiter
 	spare              sync.Pool // of *call
 
 	ctx    context.Context // of all that runs; ends with Run
@@ -44,7 +46,7 @@ func New(config Config) (*Transport, error) {
 		return nil, errors.New("peer: config: Self, Address, Admit and Handler are needed")
 	}
 	t := &Transport{
-		config: config, sending: pace{perSecond: config.BulkBytesPerSecond}, receiving: pace{perSecond: config.BulkBytesPerSecond},
+		config: config, sending: newPace(config.BulkBytesPerSecond), receiving: newPace(config.BulkBytesPerSecond),
 		peers: make(map[uint64]*peer), conns: make(map[*conn]struct{}), heard: make(map[place]*conn),
 	}
 	t.tls.Store(config.TLS)
