@@ -310,19 +310,19 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	bounds := web.DefaultLimits()
 	bounds.Connections, bounds.BodiesBytes, bounds.AnswersBytes = allowed.Clients, n.mem.Budget(), n.mem.Budget()
 	server, err := api.New(api.Config{
-		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
-		Clock: p.timers.Wall, ClockFault: p.timers.Fault, Now: p.clock.Wall,
-		ClusterError:    clusterError,
-		Digest:          e.digest,
-		Observe:         metrics.NewHTTP(m.Registry).Observe,
-		Tracer:          p.tracer,
-		Hosts:           n.cfg.hosts(),
-		Origins:         n.cfg.CORSOrigins,
-		Audit:           auditor(p.trail),
-		Limits:          bounds,
-		Console:         n.console(),
-		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
-		Metrics:         p.shown(m.Registry),
+		Settings: web.Settings{
+			Engine: e, Logger: n.cfg.Logger, RefusedURL: func(url string) error { return pool.Policy().CheckURL(url) }, Limits: bounds,
+			Clock: p.timers.Wall, ClockFault: p.timers.Fault, Now: p.clock.Wall,
+			ClusterError: clusterError, Digest: e.digest, KnownTopicsOnly: n.cfg.KnownTopicsOnly,
+		},
+		Version: n.cfg.Version, Auth: n.auth, TLS: n.tls,
+		Observe: metrics.NewHTTP(m.Registry).Observe,
+		Tracer:  p.tracer,
+		Hosts:   n.cfg.hosts(),
+		Origins: n.cfg.CORSOrigins,
+		Audit:   auditor(p.trail),
+		Console: n.console(),
+		Metrics: p.shown(m.Registry),
 	})
 	if err != nil {
 		return err

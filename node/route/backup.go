@@ -137,26 +137,34 @@ type openState struct {
 }
 
 func (s *openStates) answer(r *Router, from uint64, q *wire.StateRequest) (wire.StateAnswer, error) {
-	switch {
-	case q.Number == 0:
+	if q.Number == 0 {
 		return s.begin(r, from, q)
-	case q.Bytes == 0:
-		s.end(q.Number, from)
-		return wire.StateAnswer{}, nil
 	}
-	s.mu.Lock()
-	o := s.open[q.Number]
-	if o != nil && o.node == from {
-		o.used = r.tasks.Now()
-	} else {
-		o = nil
-	}
-	s.mu.Unlock()
-	if o == nil {
+	o := s.find(from, q, r.tasks.Now())
+	switch {
+	case o == nil && q.Bytes > 0:
 		// Another process's, or closed: the reader begins again.
 		return wire.StateAnswer{}, timer.ErrStopped
+	case o != nil && q.Bytes > 0:
+		return o.piece(q)
+	case o != nil:
+		o.close()
 	}
-	return o.piece(q)
+	return wire.StateAnswer{}, nil
+}
+
+// find is the state of a request, if it is its reader's; one that is given back is open no more.
+func (s *openStates) find(from uint64, q *wire.StateRequest, now time.Duration) *openState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.open[q.Number]
+	if o == nil || o.node != from {
+		return nil
+	}
+	if o.used = now; q.Bytes == 0 {
+		delete(s.open, q.Number)
+	}
+	return o
 }
 
 func (s *openStates) begin(r *Router, from uint64, q *wire.StateRequest) (a wire.StateAnswer, err error) {
@@ -193,20 +201,6 @@ func (s *openStates) expire(now time.Duration) {
 			delete(s.open, number)
 			o.close()
 		}
-	}
-}
-
-func (s *openStates) end(number, from uint64) {
-	s.mu.Lock()
-	o := s.open[number]
-	if o != nil && o.node == from {
-		delete(s.open, number)
-	} else {
-		o = nil
-	}
-	s.mu.Unlock()
-	if o != nil {
-		o.close()
 	}
 }
 

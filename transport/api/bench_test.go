@@ -14,6 +14,7 @@ import (
 
 	"carillon/timer"
 	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
 
 	"github.com/valyala/fasthttp"
 )
@@ -56,7 +57,7 @@ func benchServer(b testing.TB) *Server {
 	e := &noEngine{fakeEngine: fakeEngine{shards: 16}, topic: timer.Topic{ID: 3, Name: "orders", Policy: timer.DefaultPolicy()}}
 	e.topic.Policy.Callback.URL = "http://127.0.0.1:9/hook"
 	e.core = &backend.Core{Timers: e, Topics: noTopics{topic: &e.topic}}
-	s, err := New(Config{Engine: e})
+	s, err := New(Config{Settings: web.Settings{Engine: e}})
 	if err != nil {
 		b.Fatal(err)
 	}

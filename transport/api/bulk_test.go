@@ -148,7 +148,7 @@ func TestBulkGivesUp(t *testing.T) {
 		e := &endlessEngine{fakeEngine: newFakeEngine(time.Now)}
 		limits := web.DefaultLimits()
 		limits.SweepTime = 3 * time.Second
-		s, err := New(Config{Engine: e, Clock: time.Now, Limits: limits})
+		s, err := New(Config{Settings: web.Settings{Engine: e, Clock: time.Now, Limits: limits}})
 		if err != nil {
 			t.Fatal(err)
 		}

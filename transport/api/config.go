@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"carillon/internal/tracing"
-	"carillon/transport/api/backend"
 	"carillon/transport/api/web"
 	"carillon/transport/console"
 
@@ -16,24 +15,13 @@ import (
 
 // Config is the configuration of a Server. Zero fields take the documented default.
 type Config struct {
-	Engine  backend.Engine // required
-	Version string         // "dev"
-	Logger  *slog.Logger
+	web.Settings
+	Version string // "dev"
 
 	// Auth holds the tokens; nil leaves the API open.
 	Auth *Auth
 	// TLS encrypts the connections; nil leaves them as they are.
 	TLS *TLS
-	// CheckURL is the reason why a callback may not go to this URL, which is well-formed. Only an
-	// address can be judged here: names are judged when they are dialled. Good ones are remembered
-	// until Server.ForgetURLs. nil refuses nothing.
-	CheckURL func(url string) error
-	// ClusterError names an error of Cluster as this package does; nil: they are named so.
-	ClusterError func(error) error
-	// Digest is a number that stands for a secret where the content of adds is compared, so that
-	// nobody can try which secret it was. Its error is the engine's. nil: the secret is hashed like
-	// any text.
-	Digest func(text string) (uint64, error)
 	// Console is the page at / for people, and its files; nil: there is none.
 	Console *console.Site
 	// Metrics answers /metrics, or returns why it cannot, as an Engine does; nil makes it 404. all:
@@ -60,26 +48,13 @@ type Config struct {
 	// been answered, and of those that were refused the ones that refusals selects; it must not
 	// wait. nil: there is no audit.
 	Audit func(Change)
-
-	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is
-	// 404.
-	KnownTopicsOnly bool
-
-	Limits web.Limits // none: web.DefaultLimits
-
-	Clock func() time.Time // of timers; time.Now
-	Now   func() time.Time // of quotas, and of what is counted by the minute; Clock
-	// ClockFault is the reason why Clock cannot be believed now: then no time is reckoned from it.
-	// "": it can; nil: always.
-	ClockFault func() string
-	Rand       func() uint64 // 64 random bits for ids and uids; any goroutine; math/rand/v2
 }
 
 func (c Config) withDefaults() Config {
 	c.Version = cmp.Or(c.Version, "dev")
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.CheckURL == nil {
-		c.CheckURL = func(string) error { return nil }
+	if c.RefusedURL == nil {
+		c.RefusedURL = func(string) error { return nil }
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/transport/api/web"
 )
 
 // from dials the server from one address of loopback.
@@ -234,7 +236,7 @@ func TestFailedAcceptDoesNotEndTheServer(t *testing.T) {
 			}
 			failing := &failingListener{Listener: ln, failures: []error{errno, errno, errno}}
 			var log syncBuffer
-			s, err := New(Config{Engine: newFakeEngine(time.Now), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s, err := New(Config{Settings: web.Settings{Engine: newFakeEngine(time.Now), Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,7 +286,7 @@ func TestOutOfFilesTellsThoseWhoCome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Engine: newFakeEngine(time.Now)})
+	s, err := New(Config{Settings: web.Settings{Engine: newFakeEngine(time.Now)}})
 	if err != nil {
 		t.Fatal(err)
 	}

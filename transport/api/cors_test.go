@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"carillon/transport/api/web"
 )
 
 // Pages of origins that are listed may ask, and no others; a browser that asks first whether they
@@ -100,7 +102,7 @@ func TestCheckOrigin(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if _, err := New(Config{Engine: newFakeEngine(nil), Origins: []string{"*"}}); err == nil {
+	if _, err := New(Config{Settings: web.Settings{Engine: newFakeEngine(nil)}, Origins: []string{"*"}}); err == nil {
 		t.Error("took an origin that is none")
 	}
 }

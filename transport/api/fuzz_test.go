@@ -11,13 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"carillon/transport/api/web"
+
 	"github.com/valyala/fasthttp"
 )
 
 // fuzzServer is a server over a fake engine, to be called without a socket.
 func fuzzServer(f *testing.F) (*Server, *fakeEngine) {
 	e := newFakeEngine(func() time.Time { return noon })
-	s, err := New(Config{Engine: e, Clock: func() time.Time { return noon }})
+	s, err := New(Config{Settings: web.Settings{Engine: e, Clock: func() time.Time { return noon }}})
 	if err != nil {
 		f.Fatal(err)
 	}

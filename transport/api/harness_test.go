@@ -43,7 +43,7 @@ func newHarness(t testing.TB, edit ...func(*Config)) *harness {
 	t.Helper()
 	h := &harness{t: t, now: noon, done: make(chan error, 1)}
 	h.engine = newFakeEngine(h.clock)
-	cfg := Config{Engine: h.engine, Version: "test", Clock: h.clock, Limits: web.DefaultLimits()}
+	cfg := Config{Version: "test", Settings: web.Settings{Engine: h.engine, Clock: h.clock, Limits: web.DefaultLimits()}}
 	cfg.Limits.HeaderTimeout, cfg.Limits.BodyTimeout, cfg.Limits.WriteTimeout = patience, patience, patience // a busy machine is no slow client
 	for _, f := range edit {
 		f(&cfg)

@@ -139,7 +139,7 @@ func TestForeignPagesAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Config{Engine: newFakeEngine(nil), Hosts: []string{"a b"}}); err == nil {
+	if _, err := New(Config{Settings: web.Settings{Engine: newFakeEngine(nil)}, Hosts: []string{"a b"}}); err == nil {
 		t.Error("took a host that is none")
 	}
 }

@@ -54,9 +54,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.sweeps, s.streams = newPlaces("bulk changes under way", sweep.AtOnce), newPlaces("streams of events open", events.StreamsAtOnce)
 	s.polls = newPlaces("pulls that wait", cfg.Limits.Connections/2)
-	s.node = web.Node{Engine: cfg.Engine, Limits: cfg.Limits, Logger: cfg.Logger, Clock: cfg.Clock, Now: cfg.Now, ClockFault: cfg.ClockFault,
-		Rand: cfg.Rand, Digest: cfg.Digest, Salt: cfg.Rand(), RefusedURL: cfg.CheckURL, ClusterError: cfg.ClusterError,
-		KnownTopicsOnly: cfg.KnownTopicsOnly, Audits: cfg.Audit != nil, Principal: cfg.Auth.principal,
+	s.node = web.Node{Settings: cfg.Settings, Salt: cfg.Rand(), Audits: cfg.Audit != nil, Principal: cfg.Auth.principal,
 		Answers: &s.answers, Sweeps: s.sweeps, Streams: s.streams, Polls: s.polls, Backups: make(chan struct{}, 1), Beat: events.StreamBeat}
 	s.node.Base, s.stop = context.WithCancel(context.Background())
 	s.node.Ending, s.end = context.WithCancel(s.node.Base)
@@ -204,5 +202,5 @@ func framingFault(f *http1.Fault) *web.Problem {
 	return web.Fail(f.Status, web.TooLarge, f.Detail)
 }
 
-// ForgetURLs is to be called when CheckURL may answer otherwise than before.
+// ForgetURLs is to be called when RefusedURL may answer otherwise than before.
 func (s *Server) ForgetURLs() { s.node.URLs.Forget() }

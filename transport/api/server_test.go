@@ -280,7 +280,7 @@ func TestStopGivesUpAfterTheGrace(t *testing.T) {
 	e := &waitingEngine{newFakeEngine(time.Now), make(chan struct{})}
 	limits := web.DefaultLimits()
 	limits.Grace = 50 * time.Millisecond
-	s, err := New(Config{Engine: e, Limits: limits})
+	s, err := New(Config{Settings: web.Settings{Engine: e, Limits: limits}})
 	if err != nil {
 		t.Fatal(err)
 	}

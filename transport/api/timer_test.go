@@ -262,7 +262,7 @@ func TestShownAfterAttempts(t *testing.T) {
 
 func TestCallbackRefused(t *testing.T) {
 	h := newHarness(t, func(c *Config) {
-		c.CheckURL = func(url string) error {
+		c.RefusedURL = func(url string) error {
 			if strings.Contains(url, "169.254.169.254") || strings.Contains(url, "fe80::1") {
 				return errors.New("link-local")
 			}

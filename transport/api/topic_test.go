@@ -259,7 +259,7 @@ func TestTopicPageIsBounded(t *testing.T) {
 // for.
 func TestTopicsSeenAgainstAllNames(t *testing.T) {
 	e := newFakeEngine(time.Now)
-	s, err := New(Config{Engine: e})
+	s, err := New(Config{Settings: web.Settings{Engine: e}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func (b *batch) readOps(rq *web.Request, body []byte) *web.Problem {
 		if string(name) != "ops" && r.Err() == nil {
 			r.Reject(web.Unknown(name, []string{"ops"}))
 		}
-		if !r.First(&given, 1, "", name) {
+		if !r.First(&given, 1, "body", name) {
 			break
 		}
 		for k := r.Open('[', "ops"); r.More(k, ']'); k++ {

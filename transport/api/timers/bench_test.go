@@ -14,7 +14,7 @@ const noonMs = 1780315200001
 var benchBody = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],"payload":{"order":7700123,"customer":"c-99182","items":[{"sku":"AB-1","n":2},{"sku":"CD-77","n":1}],"total":"129.90","note":"please ring twice, the bell is quiet","step":"close-if-unpaid"}}`)
 
 func BenchmarkReadAdd(b *testing.B) {
-	rq := web.Request{Node: &web.Node{Limits: web.DefaultLimits()}}
+	rq := web.Request{Node: &web.Node{Settings: web.Settings{Limits: web.DefaultLimits()}}}
 	b.SetBytes(int64(len(benchBody)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -19,7 +19,9 @@ func (s manyShards) Shards() int { return s.n }
 // Adds without a name share a shard for a moment, and use all alike over time.
 func TestShardOfTheMoment(t *testing.T) {
 	const p = 4
-	at := func(ms int64) timer.ShardID { return shardAt(&web.Node{Engine: manyShards{n: p}, Salt: 77}, ms) }
+	at := func(ms int64) timer.ShardID {
+		return shardAt(&web.Node{Settings: web.Settings{Engine: manyShards{n: p}}, Salt: 77}, ms)
+	}
 	const even = noonMs &^ 1
 	if a, b := at(even), at(even+1); a != b {
 		t.Errorf("one moment, two shards: %d and %d", a, b)

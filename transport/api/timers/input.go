@@ -53,7 +53,7 @@ func readFields(r *web.Reader, in *timerRequest) {
 			r.Reject(web.Unknown(name, slices.Concat(spec.FieldNames, repeatPaths)))
 			return
 		}
-		if !r.First(&in.given, f, "", name) {
+		if !r.First(&in.given, f, "body", name) {
 			return
 		}
 		if f&(spec.FPayload|spec.OutcomeFields) == 0 && r.Null() {

@@ -1,9 +1,7 @@
 package topics
 
 import (
-	"errors"
 	"slices"
-	"time"
 
 	"carillon/timer"
 	"carillon/transport/api/web"
@@ -85,31 +83,23 @@ func optionalText(rq *web.Request, name string) (text string, p *web.Problem) {
 // change sets the list of a topic's policy, and nothing else of it. The answer shows the names, and
 // made, unless it is "".
 func (s *signers[T]) change(rq *web.Request, made string, change func(have []T) ([]T, *web.Problem)) *web.Problem {
-	var err error
-	for try := range patchTries {
-		var t *timer.Topic
-		if t, err = rq.Core.Topics.Latest(rq.Base, rq.Topic); err != nil {
-			break
-		}
+	return retried(rq, timer.TopicChange{}, func(t *timer.Topic) (*web.Problem, error) {
 		policy := t.Policy
 		have := *s.list(&policy)
 		next, p := change(have)
 		if p != nil {
-			return p
+			return p, nil
 		}
 		if *s.list(&policy) = next; !slices.Equal(next, have) {
-			t, _, err = rq.Core.Topics.Put(rq.Base, rq.Topic, &policy, timer.TopicChange{ID: t.ID, Version: t.Version})
+			var err error
+			if t, _, err = rq.Core.Topics.Put(rq.Base, rq.Topic, &policy, timer.TopicChange{ID: t.ID, Version: t.Version}); err != nil {
+				return nil, err
+			}
 		}
-		if err == nil {
-			o := web.Object{B: rq.Out()}
-			o.Text("topic", rq.Topic)
-			o.OptText(s.one, made)
-			o.Texts(s.member, s.names(&t.Policy))
-			return rq.JSON(200, o.End())
-		}
-		if !errors.Is(err, timer.ErrTopicVersion) || !rq.Sleep(2*time.Millisecond<<try) {
-			break
-		}
-	}
-	return topicFault(err, timer.TopicChange{})
+		o := web.Object{B: rq.Out()}
+		o.Text("topic", rq.Topic)
+		o.OptText(s.one, made)
+		o.Texts(s.member, s.names(&t.Policy))
+		return rq.JSON(200, o.End()), nil
+	})
 }

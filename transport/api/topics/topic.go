@@ -79,24 +79,19 @@ func Patch(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	var err error
-	for try := range patchTries {
-		var t *timer.Topic
-		if t, err = rq.Core.Topics.Latest(rq.Base, rq.Topic); err != nil {
-			return web.Fault(err)
-		}
+	return retried(rq, change, func(t *timer.Topic) (*web.Problem, error) {
 		r := rq.ReaderOf(rq.Body)
 		policy := readPatch(r, &t.Policy)
 		if r.Err() != nil {
-			return r.Problem()
+			return r.Problem(), nil
 		}
 		if policy.Callback.URL != t.Policy.Callback.URL {
 			if p := rq.CheckURL(policy.Callback.URL); p != nil {
-				return p
+				return p, nil
 			}
 		}
 		if p := findOutcomeTopics(rq, policy, &t.Policy); p != nil {
-			return p
+			return p, nil
 		}
 		var former int64
 		as := change
@@ -104,18 +99,32 @@ func Patch(rq *web.Request) *web.Problem {
 		if change.Version == 0 {
 			as.ID, as.Version = t.ID, t.Version
 		}
-		next, _, fault := rq.Core.Topics.Put(rq.Base, rq.Topic, policy, as)
-		switch err = fault; {
-		case err == nil && change.DryRun:
-			return wouldChange(rq, t, next, former)
-		case err == nil:
-			return changedTopic(rq, 200, next, former)
+		next, _, err := rq.Core.Topics.Put(rq.Base, rq.Topic, policy, as)
+		switch {
+		case err != nil:
+			return nil, err
+		case change.DryRun:
+			return wouldChange(rq, t, next, former), nil
 		}
-		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || !rq.Sleep(2*time.Millisecond<<try) {
-			break
+		return changedTopic(rq, 200, next, former), nil
+	})
+}
+
+// retried makes a change of the topic as it stands, and once more where others have changed it
+// meanwhile.
+func retried(rq *web.Request, change timer.TopicChange, do func(t *timer.Topic) (answer *web.Problem, err error)) *web.Problem {
+	for try := 0; ; try++ {
+		t, err := rq.Core.Topics.Latest(rq.Base, rq.Topic)
+		if err == nil {
+			var answer *web.Problem
+			if answer, err = do(t); err == nil {
+				return answer
+			}
+		}
+		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || try == patchTries-1 || !rq.Sleep(2*time.Millisecond<<try) {
+			return topicFault(err, change)
 		}
 	}
-	return topicFault(err, change)
 }
 
 // topicFault is engineFault for a change of a topic: where the client named no version, others have

@@ -9,25 +9,40 @@ import (
 	"carillon/transport/api/backend"
 )
 
-// Node is what all requests of a server share.
-type Node struct {
-	Engine backend.Engine
-	Limits Limits
+// Settings are the part of a server's configuration that handlers need. Zero fields take the default.
+type Settings struct {
+	Engine backend.Engine // required
+	Limits Limits         // none: DefaultLimits
 	Logger *slog.Logger
 
-	Clock      func() time.Time // of timers
-	Now        func() time.Time // of the machine
+	Clock func() time.Time // of timers; time.Now
+	Now   func() time.Time // of quotas, and of what is counted by the minute; Clock
+	// ClockFault is the reason why Clock cannot be believed now: then no time is reckoned from it.
+	// "": it can; nil: always.
 	ClockFault func() string
-	Rand       func() uint64
-	Digest     func(text string) (uint64, error)
-	Salt       uint64 // see shardAt
-
-	RefusedURL      func(url string) error
-	ClusterError    func(error) error
+	Rand       func() uint64 // 64 random bits for ids and uids; any goroutine; math/rand/v2
+	// Digest is a number that stands for a secret where the content of adds is compared, so that
+	// nobody can try which secret it was. Its error is the engine's. nil: the secret is hashed like
+	// any text.
+	Digest func(text string) (uint64, error)
+	// RefusedURL is the reason why a callback may not go to this URL, which is well-formed. Only an
+	// address can be judged here: names are judged when they are dialled. Good ones are remembered
+	// until Server.ForgetURLs. nil refuses nothing.
+	RefusedURL func(url string) error
+	// ClusterError names an error of Cluster as package backend does; nil: they are named so.
+	ClusterError func(error) error
+	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is
+	// 404.
 	KnownTopicsOnly bool
-	Audits          bool // outcomes are wanted
-	URLs            URLCache
-	Principal       func(token [sha256.Size]byte) *Principal // nil: it is none any more
+}
+
+// Node is what all requests of a server share.
+type Node struct {
+	Settings
+	Salt      uint64 // see shardAt
+	Audits    bool   // outcomes are wanted
+	URLs      URLCache
+	Principal func(token [sha256.Size]byte) *Principal // nil: it is none any more
 
 	// Base is the context of every call into the engine. It outlives Serve's: requests in flight
 	// may finish.

@@ -53,10 +53,10 @@ func (r *Reader) Problem() *Problem {
 	return Bad(BadJSON, r.Err().Error())
 }
 
-// First marks a field as given; false (and a fault) when it was given before.
-func (r *Reader) First(set *Fields, f Fields, prefix string, name []byte) bool {
+// First marks a field of an object as given; false (and a fault) when it was given before.
+func (r *Reader) First(set *Fields, f Fields, object string, name []byte) bool {
 	if *set&f != 0 {
-		r.Reject(Badf(BadJSON, "%s%s: given twice", prefix, Clip(name)))
+		r.Reject(Badf(BadJSON, "%s: given twice", strings.TrimPrefix(object+"."+Clip(name), "body.")))
 		return false
 	}
 	*set |= f
@@ -224,15 +224,9 @@ func (r *Reader) Object(what string, names []string, read func(i int)) (given Fi
 			r.Reject(Unknown(name, names))
 			break
 		}
-		if given&(1<<i) != 0 {
-			prefix := what + "."
-			if what == "body" {
-				prefix = ""
-			}
-			r.First(&given, 1<<i, prefix, name)
+		if !r.First(&given, 1<<i, what, name) {
 			break
 		}
-		given |= 1 << i
 		read(i)
 	}
 	return given

@@ -3,6 +3,8 @@ package http1
 import (
 	"bytes"
 	"strconv"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Framer follows a stream of requests byte by byte, before an HTTP library sees it, and stops it at
@@ -361,17 +363,9 @@ func (f *Framer) expect(n uint64) *Fault {
 // Token reports whether s is a token, RFC 9110 section 5.6.2; nothing is.
 func Token[S ~[]byte | ~string](s S) bool {
 	for i := range len(s) {
-		if !tokenByte[s[i]] {
+		if !httpguts.IsTokenRune(rune(s[i])) {
 			return false
 		}
 	}
 	return true
 }
-
-// tokenByte are the bytes of a token.
-var tokenByte = func() (t [256]bool) {
-	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
-		t[c] = true
-	}
-	return t
-}()
