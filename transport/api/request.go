@@ -43,14 +43,8 @@ func (rq *request) checkBody() *web.Problem {
 		if n == 0 {
 			return nil
 		}
-		r, p := rq.Reader()
-		if p != nil {
-			return p
-		}
-		if r.Open('{', "body"); r.More(0, '}') {
-			r.Reject(web.Unknown(r.Key(), nil))
-		}
-		r.End()
+		r := rq.Reader()
+		r.Body(nil, nil)
 		return r.Problem()
 	}
 	return nil

@@ -113,11 +113,7 @@ func SetShards(rq *web.Request) *web.Problem {
 
 // readNumber reads a body with one number.
 func readNumber(rq *web.Request, name string, least, most int64) (n int64, p *web.Problem) {
-	r, p := rq.Reader()
-	if p != nil {
-		return 0, p
-	}
-	given := false
+	r, given := rq.Reader(), false
 	r.Body([]string{name}, func(string) { n, given = r.Ranged(name, least, most), true })
 	if r.Err() == nil && !given {
 		r.Reject(web.Bad(web.BadRequest, name+": is missing"))

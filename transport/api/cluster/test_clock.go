@@ -34,10 +34,7 @@ func MoveClock(rq *web.Request) *web.Problem {
 	if clock == nil {
 		return noTestClock()
 	}
-	r, p := rq.Reader()
-	if p != nil {
-		return p
-	}
+	r := rq.Reader()
 	r.OutOfRange = func(detail string) *web.Problem { return web.Bad(web.BadTime, detail) }
 	var move backend.ClockMove
 	given := 0

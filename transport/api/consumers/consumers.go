@@ -42,10 +42,7 @@ func readPull(r *web.Reader) (p backend.Pull) {
 func Pull(rq *web.Request) *web.Problem {
 	p := backend.Pull{Max: 1}
 	if len(rq.Body) > 0 {
-		r, fault := rq.Reader()
-		if fault != nil {
-			return fault
-		}
+		r := rq.Reader()
 		if p = readPull(r); r.Err() != nil {
 			return r.Problem()
 		}
@@ -146,10 +143,7 @@ func Extend(rq *web.Request) *web.Problem {
 
 // update does one thing about leases, and answers for each receipt.
 func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
-	r, p := rq.Reader()
-	if p != nil {
-		return p
-	}
+	r := rq.Reader()
 	c := readUpdate(r, names)
 	if r.Err() != nil {
 		return r.Problem()

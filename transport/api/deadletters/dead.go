@@ -33,10 +33,7 @@ func Purge(rq *web.Request) *web.Problem   { return changeDead(rq, timer.Purge) 
 
 // changeDead redrives or purges the timers that the body selects.
 func changeDead(rq *web.Request, kind timer.Kind) *web.Problem {
-	r, p := rq.Reader()
-	if p != nil {
-		return p
-	}
+	r := rq.Reader()
 	sel := readSelection(r, kind == timer.Redrive, rq.Limits.BatchOps)
 	if r.Err() != nil {
 		return r.Problem()

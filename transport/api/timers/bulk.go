@@ -155,10 +155,7 @@ func ResumeSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, 
 // by the body's rule.
 func changeTimers(rq *web.Request, each func(timer.TopicID) bulk.Plan) *web.Problem {
 	reschedule := each == nil
-	r, p := rq.Reader()
-	if p != nil {
-		return p
-	}
+	r := rq.Reader()
 	b := readBulk(r, reschedule)
 	if r.Err() != nil {
 		return r.Problem()

@@ -11,10 +11,7 @@ import (
 func readInput(rq *web.Request, in *timerRequest, v verb) *web.Problem {
 	in.id, in.created = rq.ID, &rq.Created
 	if verbs[v].fields != 0 {
-		r, p := rq.Reader()
-		if p != nil {
-			return p
-		}
+		r := rq.Reader()
 		readFields(r, in)
 		r.End()
 		if r.Err() != nil {

@@ -69,10 +69,7 @@ func optionalText(rq *web.Request, name string) (text string, p *web.Problem) {
 	if len(rq.Body) == 0 {
 		return "", nil
 	}
-	r, p := rq.Reader()
-	if p != nil {
-		return "", p
-	}
+	r := rq.Reader()
 	r.Body([]string{name}, func(string) { text = r.Text(name) })
 	if r.Err() == nil && text == "" && len(rq.Body) > len("{}") {
 		r.Reject(web.Badf(web.BadRequest, "%s: must not be empty", name))

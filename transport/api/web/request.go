@@ -144,12 +144,13 @@ func (rq *Request) MediaType(lines bool) (ndjson bool, p *Problem) {
 	return false, Fail(415, "unsupported_media_type", "send the body with Content-Type: "+want+" (charset utf-8)")
 }
 
-// Reader reads the body, which must be JSON.
-func (rq *Request) Reader() (*Reader, *Problem) {
+// Reader reads the body, which must be JSON. That it is not is the reader's first fault.
+func (rq *Request) Reader() *Reader {
+	r := rq.ReaderOf(rq.Body)
 	if _, p := rq.MediaType(false); p != nil {
-		return nil, p
+		r.Restate(p)
 	}
-	return rq.ReaderOf(rq.Body), nil
+	return r
 }
 
 // ReaderOf takes over buf, and the reader before.

@@ -217,15 +217,8 @@ func (s *Scanner) Boolean(name string) bool {
 
 // Integer reads a number spelled -?(0|[1-9][0-9]*) that fits in 64 bits.
 func (s *Scanner) Integer(name string) int64 {
-	if s.err != nil {
-		return 0
-	}
-	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
-		s.Mistyped(name, "an integer")
-		return 0
-	}
-	b := s.number()
-	if s.err != nil {
+	b := s.numeral(name, "an integer")
+	if b == nil {
 		return 0
 	}
 	n, ok := ParseInteger(b)
@@ -247,15 +240,8 @@ func ParseInteger(b []byte) (n int64, ok bool) {
 
 // Float reads any number that is finite as a float64.
 func (s *Scanner) Float(name string) float64 {
-	if s.err != nil {
-		return 0
-	}
-	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
-		s.Mistyped(name, "a number")
-		return 0
-	}
-	b := s.number()
-	if s.err != nil {
+	b := s.numeral(name, "a number")
+	if b == nil {
 		return 0
 	}
 	f, err := strconv.ParseFloat(string(b), 64)
@@ -263,6 +249,18 @@ func (s *Scanner) Float(name string) float64 {
 		s.Fail(&Fault{Detail: name + ": number out of range"})
 	}
 	return f
+}
+
+// numeral is the bytes of a number; nil: the next value is none.
+func (s *Scanner) numeral(name, kind string) []byte {
+	if s.err != nil {
+		return nil
+	}
+	if c := s.Peek(); c != '-' && (c < '0' || c > '9') {
+		s.Mistyped(name, kind)
+		return nil
+	}
+	return s.number()
 }
 
 // number reads a number by JSON's grammar and returns its bytes.
