@@ -135,42 +135,31 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 		return nil, timer.ErrShards // one of both does not know yet that there are more
 	}
 	h := dueHere{Shards: []timer.ShardID{}}
-	var mu sync.Mutex
-	last := timer.ShardID(0)
-	next := func() (id timer.ShardID, ok bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		for last++; int(last) <= shards; last++ {
-			if f.host.Leads(last) {
-				return last, true
-			}
+	var led []timer.ShardID
+	for id := timer.ShardID(1); int(id) <= shards; id++ {
+		if f.host.Leads(id) {
+			led = append(led, id)
 		}
-		return 0, false
 	}
-	sums := make([]table.Forecast, max(1, min(dueAtOnce, shards)))
-	all := task.NewGroup(f.cfg.Tasks)
-	for i := range sums {
-		sum := &sums[i]
-		*sum = table.Forecast{FromMs: a.FromMs, BucketMs: a.BucketMs, Buckets: make([]int64, a.Buckets)}
-		all.Go(func() {
-			for id, ok := next(); ok; id, ok = next() {
-				if f.host.Forecast(id, topics, sum) == nil {
-					mu.Lock()
-					h.Shards = append(h.Shards, id)
-					mu.Unlock()
-				}
-			}
-		})
+	forecast := func() table.Forecast {
+		return table.Forecast{FromMs: a.FromMs, BucketMs: a.BucketMs, Buckets: make([]int64, a.Buckets)}
 	}
-	all.Wait()
+	sum := forecast()
+	var mu sync.Mutex
+	task.Lanes(f.cfg.Tasks, dueAtOnce, len(led), func(i int) bool {
+		if one := forecast(); f.host.Forecast(led[i], topics, &one) == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			sum.Add(&one)
+			h.Shards = append(h.Shards, led[i])
+		}
+		return true
+	})
 	if now, _ := f.cfg.Shards(); now != shards || !f.cfg.Steady() {
 		return nil, timer.ErrShards
 	}
-	for i := range sums[1:] {
-		sums[0].Add(&sums[1+i])
-	}
 	slices.Sort(h.Shards)
-	h.Buckets, h.Overdue, h.Later = sums[0].Buckets, sums[0].Overdue, sums[0].Later
+	h.Buckets, h.Overdue, h.Later = sum.Buckets, sum.Overdue, sum.Later
 	return json.Marshal(&h)
 }
 

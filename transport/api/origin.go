@@ -58,12 +58,7 @@ func (rq *request) mayBeFor(c *framedConn, host []byte) *web.Problem {
 // machine may use any name of loopback.
 func (s *Server) ownHost(c *framedConn, name string, address netip.Addr) bool {
 	local := c.localAddress()
-	if address.IsValid() {
-		if address == local || local.IsLoopback() && address.IsLoopback() {
-			return true
-		}
-		name = address.String()
-	} else if name == "localhost" && local.IsLoopback() {
+	if address.IsValid() && address == local || local.IsLoopback() && (address.IsLoopback() || name == "localhost") {
 		return true
 	}
 	return slices.ContainsFunc(s.hosts, func(h ownHost) bool { return h.name == name })
@@ -82,20 +77,17 @@ func CheckHost(host string) error {
 func parseHosts(list []string) ([]ownHost, error) {
 	var hosts []ownHost
 	for _, text := range list {
-		name, address, port, ok := splitHost(text)
+		name, _, port, ok := splitHost(text)
 		if !ok {
 			return nil, fmt.Errorf("%q is not a name or an address, perhaps with a port", text)
-		}
-		if address.IsValid() {
-			name = address.String()
 		}
 		hosts = append(hosts, ownHost{name, port})
 	}
 	return hosts, nil
 }
 
-// splitHost takes a Host header apart: a name in lower case, or an address; and the port, "" when
-// there is none.
+// splitHost takes a Host header apart: a name in lower case, or an address, as a name too; and the
+// port, "" when there is none.
 func splitHost(s string) (name string, address netip.Addr, port string, ok bool) {
 	if s == "" || len(s) > maxHostBytes {
 		return "", netip.Addr{}, "", false
@@ -109,14 +101,14 @@ func splitHost(s string) (name string, address netip.Addr, port string, ok bool)
 		if rest != "" {
 			port = rest[1:]
 		}
-		return "", a.Unmap(), port, rest == "" || validPort(port)
+		return a.Unmap().String(), a.Unmap(), port, rest == "" || validPort(port)
 	}
 	name, port, found := strings.Cut(s, ":")
 	if found && !validPort(port) {
 		return "", netip.Addr{}, "", false
 	}
 	if a, err := netip.ParseAddr(name); err == nil {
-		return "", a, port, true
+		return a.String(), a, port, true
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return name, netip.Addr{}, port, name != "" && web.Only(name, web.TopicRest)
@@ -159,18 +151,12 @@ func (s *Server) ownOrigin(origin, host []byte) bool {
 	if !ok || usual == "" {
 		return false
 	}
-	name, address, port, ok := splitHost(string(authority))
+	name, _, port, ok := splitHost(string(authority))
 	if !ok {
 		return false
 	}
-	if address.IsValid() {
-		name = address.String()
-	}
 	at := func(port string) string { return cmp.Or(port, usual) }
-	hostName, hostAddress, hostPort, ok := splitHost(string(host))
-	if hostAddress.IsValid() {
-		hostName = hostAddress.String()
-	}
+	hostName, _, hostPort, ok := splitHost(string(host))
 	if ok && hostName == name && at(hostPort) == at(port) {
 		return true
 	}

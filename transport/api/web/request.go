@@ -33,7 +33,7 @@ type Request struct {
 	// Bare: it has no header besides those that nearly every client sends; see Optional.
 	Bare bool
 
-	DryRun   bool      // of a change of one timer: nothing is changed
+	DryRun   bool      // only what would be is asked for: nothing is changed
 	Count    int       // how many the change was about, for the audit log
 	Unlogged bool      // it changes nothing, for the audit log
 	Outcomes []Outcome // of a batch, for the audit log, which has each by itself
