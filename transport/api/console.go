@@ -1,7 +1,7 @@
 package api
 
 import (
-	"strings"
+	"bytes"
 
 	"carillon/transport/api/web"
 	"carillon/transport/console"
@@ -22,12 +22,7 @@ func (rq *request) page() *pattern {
 }
 
 func (rq *request) pathText() string {
-	var b strings.Builder
-	for _, s := range rq.segments {
-		b.WriteByte('/')
-		b.Write(s)
-	}
-	return b.String()
+	return "/" + string(bytes.Join(rq.segments, []byte{'/'}))
 }
 
 func (rq *request) showConsole() *web.Problem {

@@ -163,16 +163,10 @@ func (b *eventBody) allowed() bool {
 
 // Close implements io.Closer; fasthttp calls it when the answer is over, however it ended.
 func (b *eventBody) Close() error {
-	b.end()
-	return nil
-}
-
-func (b *eventBody) end() {
-	if b.events != nil {
-		b.events.Close()
-	}
+	b.events.Close()
 	b.stop()
 	b.n.Streams.Give(b.token)
+	return nil
 }
 
 // appendEvent writes one event in the form of server-sent events.

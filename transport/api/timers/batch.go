@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"carillon/internal/fan"
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
@@ -356,6 +357,9 @@ func withoutRefused(rq *web.Request, todo []*operation) (left []*operation) {
 	return left
 }
 
+// askedAtOnce bounds the questions to the history that one batch has at a time.
+const askedAtOnce = 16
+
 // withoutMade answers for the adds that were made before, and leaves the rest.
 func withoutMade(rq *web.Request, send []timer.Op, sent []*operation, nowMs int64) ([]timer.Op, []*operation) {
 	var past []*operation
@@ -367,16 +371,22 @@ func withoutMade(rq *web.Request, send []timer.Op, sent []*operation, nowMs int6
 	if len(past) == 0 {
 		return send, sent
 	}
-	each(len(past), func(i int) {
-		op := past[i]
-		switch done, err := madeBefore(rq, op.in, op.topic); {
-		case err != nil:
-			op.problem = web.Fault(err)
-			rq.LogCause(op.problem)
-		case done != nil:
-			op.result = timer.Result{Code: timer.Same, Timer: done}
-		}
-	})
+	var all fan.Group
+	for lane := range min(len(past), askedAtOnce) {
+		all.Go(func() {
+			for i := lane; i < len(past); i += askedAtOnce {
+				op := past[i]
+				switch done, err := madeBefore(rq, op.in, op.topic); {
+				case err != nil:
+					op.problem = web.Fault(err)
+					rq.LogCause(op.problem)
+				case done != nil:
+					op.result = timer.Result{Code: timer.Same, Timer: done}
+				}
+			}
+		})
+	}
+	all.Wait()
 	n := 0
 	for i, op := range sent {
 		if op.problem == nil && op.result.Code == 0 {
