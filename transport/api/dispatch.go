@@ -208,7 +208,7 @@ func (rq *request) admit() *web.Problem {
 		return p
 	}
 	if rq.route.method != "GET" {
-		if rq.IfMatch, rq.CreateOnly, p = rq.condition(); p != nil {
+		if p = rq.condition(); p != nil {
 			return p
 		}
 		rq.Trace = rq.readTrace()

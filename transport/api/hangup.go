@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net"
 	"syscall"
 	"time"
 )
@@ -11,29 +10,23 @@ import (
 // errHungUp is the cause of a context that ended because its client went away.
 var errHungUp = errors.New("the client hung up")
 
-// rawConn is the socket below a connection, TLS or not; nil when there is none that can be looked
-// at.
-func rawConn(c net.Conn) syscall.RawConn {
-	for {
-		if sc, ok := c.(syscall.Conn); ok {
-			raw, err := sc.SyscallConn()
-			if err != nil {
-				return nil
-			}
-			return raw
-		}
-		over, ok := c.(interface{ NetConn() net.Conn })
-		if !ok {
-			return nil
-		}
-		c = over.NetConn()
+// socket is the one below the connection; nil when there is none that can be looked at.
+func (c *framedConn) socket() syscall.RawConn {
+	sc, ok := c.raw.(syscall.Conn)
+	if !ok {
+		return nil
 	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // HungUp looks, without waiting, whether the client has gone. Where that cannot be known it is
 // taken to be there.
 func (c *framedConn) HungUp() bool {
-	raw := rawConn(c.Conn)
+	raw := c.socket()
 	if raw == nil {
 		return false
 	}
@@ -47,7 +40,7 @@ func (c *framedConn) HungUp() bool {
 // which waits in the poller.
 func (c *framedConn) WhileConnected(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	raw := rawConn(c.Conn)
+	raw := c.socket()
 	if raw == nil {
 		return ctx, func() { cancel(nil) }
 	}

@@ -72,22 +72,10 @@ func confine(rq *web.Request, q *timer.HistoryQuery, topic *timer.Topic) (none b
 
 func answerHistory(rq *web.Request, topic *timer.Topic, list []*timer.HistoryEntry, more bool, listing uint64) *web.Problem {
 	o := web.Object{B: rq.Out()}
-	o.Name("entries")
-	entries := web.Array{B: o.B}
 	w := NewWriter(rq, topic)
-	var last timer.HistoryKey
-	for i, e := range list {
-		if i > 0 && len(entries.B) > rq.Limits.ResponseBytes {
-			more = true
-			break
-		}
-		entries.Next()
-		entries.B = w.appendEntry(entries.B, e)
-		last = e.Key
-	}
-	o.B = entries.End()
-	if more && len(list) > 0 {
-		o.Text("next_cursor", historyCursor(last, listing))
+	n := o.Page("entries", len(list), rq.Limits.ResponseBytes, func(b []byte, i int) []byte { return w.appendEntry(b, list[i]) })
+	if n < len(list) || more && n > 0 {
+		o.Text("next_cursor", historyCursor(list[n-1].Key, listing))
 	}
 	return rq.JSON(200, o.End())
 }

@@ -33,21 +33,15 @@ func List(rq *web.Request) *web.Problem {
 		}
 	}
 	o := web.Object{B: rq.Out()}
-	o.Name("topics")
-	list := web.Array{B: o.B}
-	for i, t := range page {
-		if i > 0 && len(list.B) > rq.Limits.ResponseBytes {
-			after, more = page[i-1].Name, true
-			break
-		}
-		list.Next()
+	n := o.Page("topics", len(page), rq.Limits.ResponseBytes, func(b []byte, i int) []byte {
 		if counted {
-			list.B = appendTopic(list.B, t, &counts[i])
-		} else {
-			list.B = appendTopic(list.B, t, nil)
+			return appendTopic(b, page[i], &counts[i])
 		}
+		return appendTopic(b, page[i], nil)
+	})
+	if n < len(page) {
+		after, more = page[n-1].Name, true
 	}
-	o.B = list.End()
 	if more {
 		o.Text("next_cursor", web.NameCursor(after, prefix))
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -80,13 +81,19 @@ func (a *Array) End() []byte {
 
 // List writes an array of n elements; element appends the i-th.
 func (o *Object) List(name string, n int, element func(b []byte, i int) []byte) {
+	o.Page(name, n, math.MaxInt, element)
+}
+
+// Page is List that ends where B has grown beyond so many bytes. It returns how many were written.
+func (o *Object) Page(name string, n, most int, element func(b []byte, i int) []byte) (written int) {
 	o.Name(name)
 	a := Array{B: o.B}
-	for i := range n {
+	for ; written < n && (written == 0 || len(a.B) <= most); written++ {
 		a.Next()
-		a.B = element(a.B, i)
+		a.B = element(a.B, written)
 	}
 	o.B = a.End()
+	return written
 }
 
 func (o *Object) Nest(name string, write func(*Object)) {
