@@ -86,6 +86,16 @@ func (t *Topics) Ensure(ctx context.Context, name string) (*timer.Topic, error) 
 	return r.Topic, err
 }
 
+// SetPaused stops a topic's calls, or starts them again.
+func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error) {
+	verb := ring.Resume
+	if paused {
+		verb = ring.Pause
+	}
+	r, err := t.meta.Propose(ctx, ring.Command{Verb: verb, Name: name})
+	return r.Topic, err
+}
+
 // putTries bounds how often a change is looked at again because the topic has changed meanwhile.
 const putTries = 5
 

@@ -212,25 +212,35 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 		}
 	}
 	codes := make([]timer.Code, len(ids))
-	var before []int // the places of those that are asked for once more
-	all := make([]int, 0, len(ids))
 	for i, id := range ids {
 		if m, met := of(id); met && m.NoURL {
 			codes[i] = timer.NoCallback
-		} else {
-			all = append(all, i)
 		}
 	}
-	if p := changeEach(rq, topic, cmd, all, func(i int) (id string) { id, _ = topic.Policy.FullID(ids[i]); return id }, codes); p != nil {
-		return p
-	}
-	for i, id := range ids {
-		if _, keyed := topic.Policy.FullID(id); keyed && codes[i] == timer.Skipped {
-			before = append(before, i)
+	for _, plain := range []bool{false, true} {
+		var ops []timer.Op
+		var places []int
+		for i, id := range ids {
+			full, keyed := topic.Policy.FullID(id)
+			if codes[i] != 0 && !(plain && keyed && codes[i] == timer.Skipped) {
+				continue
+			}
+			one := *cmd
+			if one.ID = full; plain {
+				one.ID = id
+			}
+			ops = append(ops, timer.Op{Shard: timer.ShardOf(topic, one.ID, rq.Engine.Shards()), Command: &one, Brief: true})
+			places = append(places, i)
 		}
-	}
-	if p := changeEach(rq, topic, cmd, before, func(i int) string { return ids[i] }, codes); p != nil {
-		return p
+		if len(ops) > 0 {
+			rq.Core.Timers.DoAll(rq.Base, ops)
+		}
+		for n, i := range places {
+			if ops[n].Err != nil {
+				return web.Fault(ops[n].Err)
+			}
+			codes[i] = ops[n].Result.Code
+		}
 	}
 	changed, skips := int64(0), &sweep.Skips{}
 	for i, code := range codes {
@@ -241,25 +251,4 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 		}
 	}
 	return sweep.Answer(rq, int64(len(ids)), changed, int64(len(ids))-changed, skips, nil)
-}
-
-// changeEach does one command to the timers at some places, and puts the codes there.
-func changeEach(rq *web.Request, topic *timer.Topic, cmd *timer.Command, places []int, id func(int) string, codes []timer.Code) *web.Problem {
-	if len(places) == 0 {
-		return nil
-	}
-	ops := make([]timer.Op, len(places))
-	for n, i := range places {
-		one := *cmd
-		one.ID = id(i)
-		ops[n] = timer.Op{Shard: timer.ShardOf(topic, one.ID, rq.Engine.Shards()), Command: &one, Brief: true}
-	}
-	rq.Core.Timers.DoAll(rq.Base, ops)
-	for n, i := range places {
-		if ops[n].Err != nil {
-			return web.Fault(ops[n].Err)
-		}
-		codes[i] = ops[n].Result.Code
-	}
-	return nil
 }

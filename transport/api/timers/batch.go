@@ -152,19 +152,11 @@ func tooMany(rq *web.Request) *web.Problem {
 // operation.
 func (b *batch) readOps(rq *web.Request, body []byte) *web.Problem {
 	r := rq.ReaderOf(body)
-	var given web.Fields
-	n := r.Open('{', "body")
-	for ; r.More(n, '}'); n++ {
-		name := r.Key()
-		if string(name) != "ops" && r.Err() == nil {
-			r.Reject(web.Unknown(name, []string{"ops"}))
-		}
-		if !r.First(&given, 1, "body", name) {
-			break
-		}
+	given := r.Object("body", []string{"ops"}, func(int) {
 		for k := r.Open('[', "ops"); r.More(k, ']'); k++ {
 			if k == rq.Limits.BatchOps {
-				return tooMany(rq)
+				r.Reject(tooMany(rq))
+				return
 			}
 			start := r.Pos()
 			op := b.readOp(rq, r)
@@ -174,7 +166,7 @@ func (b *batch) readOps(rq *web.Request, body []byte) *web.Problem {
 			}
 			b.ops = append(b.ops, op)
 		}
-	}
+	})
 	r.End()
 	if r.Err() == nil && given == 0 {
 		r.Reject(web.Bad(web.BadRequest, "ops: is required"))
