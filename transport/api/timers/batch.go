@@ -363,11 +363,12 @@ func withoutMade(rq *web.Request, send []timer.Op, sent []*operation, nowMs int6
 	if len(past) == 0 {
 		return send, sent
 	}
+	asked := past // a variable of its own: the lanes would move past to the heap for every batch
 	var all fan.Group
-	for lane := range min(len(past), askedAtOnce) {
+	for lane := range min(len(asked), askedAtOnce) {
 		all.Go(func() {
-			for i := lane; i < len(past); i += askedAtOnce {
-				op := past[i]
+			for i := lane; i < len(asked); i += askedAtOnce {
+				op := asked[i]
 				switch done, err := madeBefore(rq, op.in, op.topic); {
 				case err != nil:
 					op.problem = web.Fault(err)
