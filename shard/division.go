@@ -124,17 +124,6 @@ func (d *division) hasLeft(asked timer.ShardID) bool {
 	return asked != d.s.g.shard && d.s.table.DividedOf() >= int(asked)
 }
 
-// Division returns how far a shard is with its division: how many of its slots are looked at, of
-// how many; whether the child's half has left it, and is dropped from it.
-func (t *groupTable) Division(id timer.ShardID) (marked, total int, divided, swept bool) {
-	s := t.h.shard(id)
-	_ = t.h.onWorker(s.g.w, func(*worker) {
-		marked, total = int(s.division.at), int(s.table.LastHandle())
-		divided, swept = s.table.Leaving(), s.table.DividedOf() > 0 && !s.table.Leaving()
-	})
-	return marked, total, divided || swept, swept
-}
-
 // division is a leader's work on the division of its shard, and the rows of the children.
 type division struct {
 	s     *timerShard

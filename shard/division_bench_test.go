@@ -69,8 +69,10 @@ func BenchmarkDivision(b *testing.B) {
 		served := time.Since(begun)
 		row.Settled = true
 		h.Place([]Assignment{row})
-		for swept := false; !swept; _, _, _, swept = h.Division(1) {
+		for swept := false; !swept; {
 			<-time.After(time.Millisecond)
+			s := h.shard(1)
+			_ = h.onWorker(s.g.w, func(*worker) { swept = s.table.DividedOf() > 0 && !s.table.Leaving() })
 		}
 		all := time.Since(begun)
 		stop.Store(true)

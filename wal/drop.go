@@ -6,31 +6,16 @@ import (
 	"carillon/internal/vfs"
 )
 
-// DropBefore gives up the generations below gen, but never the one being written: each is
-// archived if there is a hook, the FIRST file then names the oldest that is kept, and the
-// directories are removed. Appends continue meanwhile. After an error, or a crash, a
-// generation is either still there whole, and its archiving is repeated by a later call, or
-// given up, and its files are removed by the next Open at the latest.
+// DropBefore gives up the generations below gen, but never the one being written: the
+// FIRST file names the oldest that is kept, and the directories are removed. Appends continue
+// meanwhile. After an error, or a crash, a generation is either still there whole, or given up, and
+// its files are removed by the next Open at the latest.
 func (s *Stream) DropBefore(gen uint64) error {
 	s.drop.Lock()
 	defer s.drop.Unlock()
 	victims, keep, err := s.droppable(gen)
-	if err != nil {
+	if err != nil || len(victims) == 0 {
 		return err
-	}
-	var failed error
-	for i, v := range victims {
-		if s.opt.Archive == nil {
-			break
-		}
-		if err := s.opt.Archive(genPath(s.dir, v.Gen)); err != nil {
-			failed = fmt.Errorf("wal: archive %s: %w", genPath(s.dir, v.Gen), err)
-			victims, keep = victims[:i], v
-			break
-		}
-	}
-	if len(victims) == 0 {
-		return failed
 	}
 	at := bounds{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash, salt: s.salt}
 	if err := writeBounds(s.fs, s.dir, firstName, firstMagic, at); err != nil {
@@ -47,7 +32,7 @@ func (s *Stream) DropBefore(gen uint64) error {
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
 	}
-	return failed
+	return nil
 }
 
 // droppable lists the generations below gen and the first that stays.

@@ -25,10 +25,6 @@ type Options struct {
 	// LowDiskBytes of free space, and the bytes of SetReserve, or less turn LowDisk on; a quarter
 	// more turns it off. Default 256 MiB.
 	LowDiskBytes uint64
-	// Archive, if set, is called with the directory of each generation before it is removed.
-	// An error keeps the generation. It runs on the caller of DropBefore. FIRST has what its frames
-	// are read with.
-	Archive func(genDir string) error
 	// Salt draws the salt of a new stream: nobody may be able to guess it. Default: at random.
 	Salt func() uint64
 	// NowMs is the wall clock in Unix milliseconds; frames carry it, nothing depends on it.
@@ -44,8 +40,6 @@ type Options struct {
 type Observe struct {
 	Begin func()                   // before each data sync of a batch
 	Sync  func(took time.Duration) // after it
-	Batch func(frames, bytes int)  // after each written batch
-	Turn  func(took time.Duration) // after each change of segment
 	Full  func(full bool)          // the disk is full and the log waits for room, or continues
 }
 

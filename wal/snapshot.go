@@ -20,7 +20,6 @@ const (
 	snapshotMagic   = "CARSNAP1"
 	snapshotVersion = 1
 	snapshotSuffix  = ".snap"
-	snapshotsKept   = 2
 
 	// snapshotChunkBytes is the data in each chunk but the last, which may hold less.
 	snapshotChunkBytes  = 256 << 10
@@ -109,24 +108,6 @@ func PrepareSnapshotDir(fsys vfs.FS, dir string) error {
 		return fmt.Errorf("wal: snapshots in %s: %w", dir, err)
 	}
 	return nil
-}
-
-// RemoveSnapshots removes all but the newest two of each shard.
-func RemoveSnapshots(fsys vfs.FS, dir string) error {
-	list, err := Snapshots(fsys, dir)
-	if err != nil {
-		return err
-	}
-	old, rank := map[string]bool{}, 0
-	for i, s := range list {
-		if i > 0 && s.Shard != list[i-1].Shard {
-			rank = 0
-		}
-		if rank++; rank > snapshotsKept {
-			old[s.Name] = true
-		}
-	}
-	return removeMatching(fsys, dir, func(name string) bool { return old[name] })
 }
 
 // RemoveShardSnapshots removes those snapshots of a shard that match picks by their Conf, or by the

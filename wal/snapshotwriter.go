@@ -84,9 +84,6 @@ func (w *SnapshotWriter) wrap(err error) error {
 	return fmt.Errorf("wal: write snapshot %s: %w", w.path(), err)
 }
 
-// SetHash replaces the meta's Hash, for a host that knows it only at the end.
-func (w *SnapshotWriter) SetHash(hash uint64) { w.meta.Hash = hash }
-
 // KeepFree has the writer give up, with an error that is IsFull, once less than so many bytes of
 // the disk are free.
 func (w *SnapshotWriter) KeepFree(bytes uint64) { w.keepFree = bytes }

@@ -72,9 +72,6 @@ func (s *Stream) write(list []waiting) (done int, err error) {
 			return done, err
 		}
 	}
-	if s.opt.Observe.Batch != nil {
-		s.opt.Observe.Batch(len(list), int(bytes))
-	}
 	for ; done < len(list); done++ {
 		complete(list[done], pos)
 		pos.Seq++
@@ -133,7 +130,6 @@ func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	if !begun && (s.w.seg.bytes == 0 || !full && s.w.seg.bytes+bytes <= s.opt.SegmentBytes) {
 		return nil
 	}
-	start := s.opt.Monotonic()
 	gen := s.w.gen
 	switch {
 	case begun:
@@ -143,9 +139,6 @@ func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	}
 	if err := s.roll(gen, first, s.w.prevHash); err != nil {
 		return fmt.Errorf("wal: turn segment in %s before frame %d: %w", s.dir, first, err)
-	}
-	if s.opt.Observe.Turn != nil {
-		s.opt.Observe.Turn(s.opt.Monotonic() - start)
 	}
 	return nil
 }

@@ -29,12 +29,7 @@ type Config struct {
 	Bytes int64 // of all files; default 4 GiB. The oldest go first
 	// Of the events that wait to be written; default 16 MiB. Beyond it events are dropped.
 	QueueBytes int
-	// Free bytes below which the oldest files go and nothing is written; default 512 MiB.
-	LowDisk  uint64
-	SyncEach time.Duration
-	// A file has the records of this span of time; default an hour, or more for a long KeepMs.
-	SliceMs int64
-	// … and at most about so many bytes of records; default 1/32 of Bytes, at most 64 MiB.
+	// About so many bytes of records are in a file at most; default 1/32 of Bytes, at most 64 MiB.
 	SegmentSize int64
 	// Salt draws that of each new file: nobody may be able to guess it. Default: at random.
 	Salt   func() uint64
@@ -44,12 +39,14 @@ type Config struct {
 const (
 	defaultBytes      = 4 << 30
 	defaultQueueBytes = 16 << 20
-	defaultLowDisk    = 512 << 20
-	defaultSync       = 3 * time.Second
-	defaultSliceMs    = 3_600_000
 	maxSegment        = 64 << 20
 	minSegment        = 64 << 10
 
+	// lowDiskBytes are the free bytes below which the oldest files go and nothing is written.
+	lowDiskBytes = 512 << 20
+	syncMs       = 3000
+	// minSliceMs is the least span of time whose records are in one file.
+	minSliceMs = 3_600_000
 	// maxSlices bounds how many files time alone makes: a longer KeepMs has longer slices.
 	maxSlices = 256
 	// writeInterval is how long events gather before they are written.
@@ -63,13 +60,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.QueueBytes <= 0 {
 		c.QueueBytes = defaultQueueBytes
-	}
-	c.LowDisk = cmp.Or(c.LowDisk, defaultLowDisk)
-	if c.SyncEach <= 0 {
-		c.SyncEach = defaultSync
-	}
-	if c.SliceMs <= 0 {
-		c.SliceMs = defaultSliceMs
 	}
 	if c.SegmentSize <= 0 {
 		c.SegmentSize = min(max(c.Bytes/32, minSegment), maxSegment)
@@ -115,14 +105,13 @@ type Stats struct {
 	Damaged  uint64 // records and indexes that could not be read
 	Bytes    int64
 	Files    int
-	LowDisk  bool
 }
 
 // Stats returns counts and sizes.
 func (s *Store) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return Stats{Recorded: s.recorded.Load(), Dropped: s.dropped.Load(), Damaged: s.damaged.Load(), Bytes: s.bytesLocked(), Files: len(s.files), LowDisk: s.low.Load()}
+	return Stats{Recorded: s.recorded.Load(), Dropped: s.dropped.Load(), Damaged: s.damaged.Load(), Bytes: s.bytesLocked(), Files: len(s.files)}
 }
 
 func (s *Store) bytesLocked() (sum int64) {

@@ -374,20 +374,20 @@ func TestPressure(t *testing.T) {
 	if s := r.store.Stats(); s.Dropped != dropped {
 		t.Errorf("the disk is well again: %+v", s)
 	}
-	r.fs.SetCapacity(100 << 20) // below LowDisk
+	r.fs.SetCapacity(100 << 20) // below lowDiskBytes
 	for range 3 {
 		r.store.Maintain()
 	}
 	r.entry()
 	r.store.Flush()
-	if s := r.store.Stats(); !s.LowDisk || s.Files != 0 || s.Dropped <= dropped {
+	if s := r.store.Stats(); !r.store.low.Load() || s.Files != 0 || s.Dropped <= dropped {
 		t.Errorf("the disk is almost full: %+v", s)
 	}
 	r.fs.SetCapacity(10 << 30)
 	r.store.Maintain()
 	r.entry()
 	r.store.Flush()
-	if s := r.store.Stats(); s.LowDisk || s.Files != 1 {
+	if s := r.store.Stats(); r.store.low.Load() || s.Files != 1 {
 		t.Errorf("there is room again: %+v", s)
 	}
 }

@@ -10,7 +10,7 @@ func (s *Store) slice(ms int64) int64 {
 	return ms - ms%s.sliceMs()
 }
 
-func (s *Store) sliceMs() int64 { return max(s.cfg.SliceMs, s.cfg.KeepMs()/maxSlices) }
+func (s *Store) sliceMs() int64 { return max(minSliceMs, s.cfg.KeepMs()/maxSlices) }
 
 // write puts records into files. Records that cannot be written are dropped: the next batch finds
 // the disk better, or is dropped too.
@@ -154,7 +154,7 @@ func (s *Store) Maintain() {
 	if f := s.active; f != nil && s.slice(now) != f.startMs {
 		s.roll()
 	}
-	if since := now - s.synced; since >= s.cfg.SyncEach.Milliseconds() || since < 0 {
+	if since := now - s.synced; since >= syncMs || since < 0 {
 		s.synced = now
 		s.sync()
 	}
@@ -215,7 +215,7 @@ func (s *Store) watchDisk() {
 	if err != nil {
 		return
 	}
-	limit := s.cfg.LowDisk
+	limit := uint64(lowDiskBytes)
 	if s.low.Load() {
 		limit += limit / 4
 	}

@@ -22,10 +22,8 @@ type Config struct {
 
 	Policy address.Policy // which addresses may be dialled, until SetPolicy; zero = public ones only
 
-	ConnIdle        time.Duration // an idle connection is closed after this: 4s, at most 4s
-	ConnMaxAge      time.Duration // a connection is not used again after this: 5m
-	DestinationIdle time.Duration // a destination without calls is forgotten after this: 10m
-	Drain           time.Duration // how long Run waits for calls in flight at its end: 30s
+	ConnIdle time.Duration // an idle connection is closed after this: 4s, at most 4s
+	Drain    time.Duration // how long Run waits for calls in flight at its end: 30s
 
 	RootCAs  *x509.CertPool // nil = the system's
 	Resolver *net.Resolver  // nil = net.DefaultResolver
@@ -65,17 +63,19 @@ func (c *Config) shown() time.Time {
 	return c.Wall()
 }
 
-// maxConnIdle is below the keep-alive time-out of the common servers (5 s and
-// more), so that a connection is rarely closed under a request.
-const maxConnIdle = 4 * time.Second
+const (
+	// maxConnIdle is below the keep-alive time-out of the common servers (5 s and
+	// more), so that a connection is rarely closed under a request.
+	maxConnIdle     = 4 * time.Second
+	connMaxAge      = 5 * time.Minute  // a connection is not used again after this
+	destinationIdle = 10 * time.Minute // a destination without calls is forgotten after this
+)
 
 func (c Config) withDefaults() Config {
 	c.MaxDestinations = cmp.Or(c.MaxDestinations, 10_000)
 	c.MaxCalls = cmp.Or(c.MaxCalls, 2048)
 	c.MaxIdleConns = cmp.Or(c.MaxIdleConns, 4096)
 	c.ConnIdle = cmp.Or(c.ConnIdle, maxConnIdle)
-	c.ConnMaxAge = cmp.Or(c.ConnMaxAge, 5*time.Minute)
-	c.DestinationIdle = cmp.Or(c.DestinationIdle, 10*time.Minute)
 	c.Drain = cmp.Or(c.Drain, 30*time.Second)
 	c.UserAgent = cmp.Or(c.UserAgent, "Carillon")
 	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
@@ -110,8 +110,6 @@ func (c Config) validate() error {
 	atLeast("MaxCalls", c.MaxCalls, 1)
 	atLeast("MaxIdleConns", c.MaxIdleConns, 1)
 	positive("ConnIdle", c.ConnIdle)
-	positive("ConnMaxAge", c.ConnMaxAge)
-	positive("DestinationIdle", c.DestinationIdle)
 	positive("Drain", c.Drain)
 	if c.ConnIdle > maxConnIdle {
 		faults = append(faults, fmt.Errorf("ConnIdle is %v, must be at most %v", c.ConnIdle, maxConnIdle))

@@ -102,8 +102,7 @@ func (c *countingConn) setIdle(now time.Time) bool {
 
 // fresh reports whether a connection that was idle until now looks alive.
 func (c *countingConn) fresh(now time.Time) bool {
-	config := &c.pool.config
-	young := now.Sub(c.lastUse) <= config.ConnIdle && now.Sub(c.created) <= config.ConnMaxAge
+	young := now.Sub(c.lastUse) <= c.pool.config.ConnIdle && now.Sub(c.created) <= connMaxAge
 	return young && !c.stale.isStale()
 }
 

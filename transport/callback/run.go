@@ -36,7 +36,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // sweep is bounded by MaxDestinations and takes the lock for short whiles only.
 func (p *Pool) sweep() {
 	now := p.config.Now()
-	unusedSince := now.Add(-p.config.DestinationIdle)
+	unusedSince := now.Add(-destinationIdle)
 	for chunk := range slices.Chunk(p.all(), lockChunk) {
 		p.mu.Lock()
 		p.sweptAt = now
