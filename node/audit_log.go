@@ -5,7 +5,6 @@ import (
 
 	"carillon/internal/audit"
 	"carillon/node/metrics"
-	"carillon/transport/api"
 )
 
 // noAudit is the setting that turns the audit log off.
@@ -31,11 +30,11 @@ func (n *Node) auditLog() *audit.Log {
 	return audit.New(audit.Config{Path: path, Logger: n.cfg.Logger})
 }
 
-func auditor(log *audit.Log) func(api.Change) {
+func auditor(log *audit.Log) func(audit.Entry) {
 	if log == nil {
 		return nil
 	}
-	return func(c api.Change) { log.Record(audit.Entry(c)) }
+	return log.Record
 }
 
 // showLogs adds to the metrics what the node's log and the audit log have written and lost.

@@ -4,24 +4,11 @@ import (
 	"cmp"
 	"strings"
 
+	"carillon/internal/audit"
 	"carillon/transport/api/web"
 
 	"github.com/valyala/fasthttp"
 )
-
-// Change is one change that was asked for, and its outcome: for the audit log. It holds no payload,
-// header or token.
-type Change struct {
-	Who    string // the token's name; "-" where nobody is asked for one
-	What   string // of the route table, such as timer.add
-	Object string // such as topics/orders/timers/order-77
-	From   string // the client's address
-	Status int    // of the answer
-	Count  int    // how many timers or leases it was about, where the object has no name; else 0
-	// Refused is how many requests of the token were refused with this status since the entry of
-	// the one before, this one included; 0: it was not refused.
-	Refused int
-}
 
 // nobody stands for a client without a token.
 const nobody = "-"
@@ -41,7 +28,7 @@ func (rq *request) audit(p *web.Problem) {
 	if !change && !(refused && (p.Code == web.Unauthorized || p.Code == web.Forbidden)) {
 		return
 	}
-	c := Change{Who: rq.auditor(), What: auditRefused, Object: nobody, From: rq.from(), Status: rq.Ctx.Response.StatusCode()}
+	c := audit.Entry{Who: rq.auditor(), What: auditRefused, Object: nobody, From: rq.from(), Status: rq.Ctx.Response.StatusCode()}
 	if p != nil {
 		c.Status = p.Status
 	}
@@ -79,7 +66,7 @@ const (
 
 // auditEach records the operations of a batch.
 func (rq *request) auditEach() {
-	c := Change{Who: rq.auditor(), From: rq.from()}
+	c := audit.Entry{Who: rq.auditor(), From: rq.from()}
 	for _, o := range rq.Outcomes {
 		if c.What = "batch.unreadable"; o.Verb != "" {
 			c.What = "timer." + o.Verb

@@ -10,15 +10,17 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/internal/audit"
 )
 
 // trail records the changes that an audit log is told of.
 type trail struct {
 	mu   sync.Mutex
-	list []Change
+	list []audit.Entry
 }
 
-func (tr *trail) record(c Change) {
+func (tr *trail) record(c audit.Entry) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.list = append(tr.list, c)

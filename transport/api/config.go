@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"carillon/internal/audit"
 	"carillon/internal/tracing"
 	"carillon/transport/api/web"
 	"carillon/transport/console"
@@ -47,7 +48,7 @@ type Config struct {
 	// Audit gets every change that was made, or may have been, by any goroutine, when it has
 	// been answered, and of those that were refused the ones that refusals selects; it must not
 	// wait. nil: there is no audit.
-	Audit func(Change)
+	Audit func(audit.Entry)
 }
 
 func (c Config) withDefaults() Config {

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"sync"
 	"time"
+
+	"carillon/internal/audit"
 )
 
 // refusalWindow is how long refusals of one token, with one status, make one entry.
@@ -15,7 +17,7 @@ const refusalWindow = time.Minute
 // its minute are counted, and their number is recorded when the minute is over. Memory is bounded
 // by the number of tokens times that of statuses. Safe for use by any goroutine.
 type refusals struct {
-	record func(Change) // nil: nothing is recorded
+	record func(audit.Entry) // nil: nothing is recorded
 	now    func() time.Time
 
 	mu    sync.Mutex
@@ -34,7 +36,7 @@ type firstRefusal struct {
 	more int // since then
 }
 
-func (r *refusals) add(token [sha256.Size]byte, c Change) {
+func (r *refusals) add(token [sha256.Size]byte, c audit.Entry) {
 	key, now := refusalKey{token, c.Status}, r.now()
 	r.mu.Lock()
 	before := r.first[key]
@@ -64,7 +66,7 @@ func (f *firstRefusal) over(now time.Time) bool {
 // flush records the numbers of the minutes that are over, or of all.
 func (r *refusals) flush(all bool) {
 	now := r.now()
-	var ended []Change
+	var ended []audit.Entry
 	r.mu.Lock()
 	for key, f := range r.first {
 		if !all && !f.over(now) {
@@ -72,7 +74,7 @@ func (r *refusals) flush(all bool) {
 		}
 		delete(r.first, key)
 		if f.more > 0 {
-			ended = append(ended, Change{Who: f.who, What: auditRefused, Object: nobody, From: nobody, Status: key.status, Refused: f.more})
+			ended = append(ended, audit.Entry{Who: f.who, What: auditRefused, Object: nobody, From: nobody, Status: key.status, Refused: f.more})
 		}
 	}
 	r.mu.Unlock()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"carillon/internal/audit"
 )
 
 // A token that is refused again and again makes an entry a minute and status, with their number:
@@ -82,9 +84,9 @@ func TestRefusalsDoNotFillTheAuditLog(t *testing.T) {
 // Memory is bounded by the tokens and the statuses, however many requests there are.
 func TestRefusalsAreBounded(t *testing.T) {
 	n := 0
-	r := refusals{record: func(Change) { n++ }, now: func() time.Time { return noon }}
+	r := refusals{record: func(audit.Entry) { n++ }, now: func() time.Time { return noon }}
 	for i := range 100_000 {
-		r.add(sha256.Sum256([]byte{byte(i % 10)}), Change{Status: 400 + i/10%4})
+		r.add(sha256.Sum256([]byte{byte(i % 10)}), audit.Entry{Status: 400 + i/10%4})
 	}
 	if n != 40 || len(r.first) != 40 {
 		t.Errorf("%d entries, %d kept", n, len(r.first))
