@@ -1,6 +1,10 @@
 package slab
 
-import "carillon/timer"
+import (
+	"math/bits"
+
+	"carillon/timer"
+)
 
 const (
 	// Chunks of 32 KiB keep a table with few timers small, and growing copies nothing.
@@ -9,7 +13,7 @@ const (
 
 	freeMark = 1 << 31 // in a page: the handle is free, the next free one follows
 	packFrom = 16      // slots, at least: a page takes 4 KiB
-	skipMost = 32      // free handles that Next passes over, which take as long as one timer
+	skipMost = 4096    // free handles that Next passes over, which take as long as one timer
 )
 
 // Slots is the array of slots, by handle. Its zero value is empty. All operations are O(1), but
@@ -27,9 +31,15 @@ type Slots struct {
 	Free   timer.Handle
 	Unused int // number of free slots
 
-	pages   []*[slotChunkLen]uint32 // packed: of each handle the row, or freeMark and the next free handle
-	handles []timer.Handle          // packed: by row; its length is the number of rows
-	spare   []uint32                // packed: rows without a slot
+	pages   []*page        // packed: by handle
+	handles []timer.Handle // packed: by row; its length is the number of rows
+	spare   []uint32       // packed: rows without a slot
+}
+
+// page has of some handles the row, or freeMark and the next free handle.
+type page struct {
+	rows [slotChunkLen]uint32
+	used [slotChunkLen / 64]uint64 // a bit for each that has a row
 }
 
 // vacant is the slot of all free handles of packed slots. It is never written.
@@ -56,8 +66,18 @@ func (s *Slots) row(row uint32) *Slot {
 	return &s.chunks[row>>slotChunkBits][row&(slotChunkLen-1)]
 }
 
-func (s *Slots) page(h timer.Handle) *uint32 {
-	return &s.pages[h>>slotChunkBits][h&(slotChunkLen-1)]
+func (s *Slots) page(h timer.Handle) (p *page, at timer.Handle) {
+	return s.pages[h>>slotChunkBits], h & (slotChunkLen - 1)
+}
+
+// setRow sets the row of a handle, or that it has none, and which free handle follows.
+func (s *Slots) setRow(h timer.Handle, row uint32) {
+	p, at := s.page(h)
+	if p.rows[at] = row; row&freeMark == 0 {
+		p.used[at>>6] |= 1 << (at & 63)
+	} else {
+		p.used[at>>6] &^= 1 << (at & 63)
+	}
 }
 
 // Row returns the row of a used handle. Packed, it is 0 for a free one.
@@ -65,8 +85,8 @@ func (s *Slots) Row(h timer.Handle) uint32 {
 	if s.pages == nil {
 		return uint32(h)
 	}
-	if row := *s.page(h); row&freeMark == 0 {
-		return row
+	if p, at := s.page(h); p.rows[at]&freeMark == 0 {
+		return p.rows[at]
 	}
 	return 0
 }
@@ -92,7 +112,8 @@ func (s *Slots) NextFree(h timer.Handle) timer.Handle {
 	if s.pages == nil {
 		return timer.Handle(s.At(h).Ref)
 	}
-	return timer.Handle(*s.page(h) &^ freeMark)
+	p, at := s.page(h)
+	return timer.Handle(p.rows[at] &^ freeMark)
 }
 
 // Next returns the slot to visit after h, for a visit of all up to high: packed, it passes over free
@@ -106,11 +127,14 @@ func (s *Slots) Next(h, high timer.Handle) timer.Handle {
 
 //go:noinline
 func (s *Slots) packedNext(h, high timer.Handle) timer.Handle {
-	for n := 0; ; n++ {
-		if h++; h >= high || n >= skipMost || *s.page(h)&freeMark == 0 {
-			return h
+	h++
+	for most := min(high, h+skipMost); h < most; h = (h | 63) + 1 {
+		p, at := s.page(h)
+		if used := p.used[at>>6] >> (at & 63); used != 0 {
+			return min(h+timer.Handle(bits.TrailingZeros64(used)), high)
 		}
 	}
+	return min(h, high)
 }
 
 // Take makes the slot of the first free handle, or of a new one, and returns both.
@@ -142,7 +166,8 @@ func (s *Slots) occupy(h timer.Handle) *Slot {
 		s.handles = append(s.handles, 0)
 		extend(&s.chunks, row)
 	}
-	s.handles[row], *s.page(h) = h, row
+	s.handles[row] = h
+	s.setRow(h, row)
 	return s.row(row)
 }
 
@@ -154,7 +179,8 @@ func (s *Slots) Give(h timer.Handle) {
 	} else {
 		row := s.Row(h)
 		s.spare = append(s.spare, row)
-		s.handles[row], *s.page(h) = 0, freeMark|uint32(s.Free)
+		s.handles[row] = 0
+		s.setRow(h, freeMark|uint32(s.Free))
 	}
 	s.Free = h
 	s.Unused++
@@ -169,12 +195,12 @@ func (s *Slots) Extend(h timer.Handle) {
 	}
 }
 
-func extend[T any](chunks *[]*[slotChunkLen]T, n uint32) {
+func extend[T any](chunks *[]*T, n uint32) {
 	for i := int(n >> slotChunkBits); len(*chunks) <= i; {
 		*chunks = append(*chunks, nil)
 	}
 	if c := &(*chunks)[n>>slotChunkBits]; *c == nil {
-		*c = new([slotChunkLen]T)
+		*c = new(T)
 	}
 }
 
@@ -190,23 +216,23 @@ func (s *Slots) CanPack() bool {
 func (s *Slots) Pack() {
 	old := *s
 	s.chunks, s.spare = nil, nil
-	s.pages, s.handles = make([]*[slotChunkLen]uint32, 0, len(old.chunks)), make([]timer.Handle, 1, int(s.High)-s.Unused+1)
+	s.pages, s.handles = make([]*page, 0, len(old.chunks)), make([]timer.Handle, 1, int(s.High)-s.Unused+1)
 	for h := timer.Handle(1); h <= s.High; h++ {
 		s.Extend(h)
 		if slot := old.At(h); slot.State() != 0 {
 			*s.occupy(h) = *slot
 		} else {
-			*s.page(h) = freeMark | uint32(old.NextFree(h))
+			s.setRow(h, freeMark|uint32(old.NextFree(h)))
 		}
 	}
 }
 
 func (s *Slots) Memory() int64 {
-	used := func(n, size int) int64 { return int64(n) * slotChunkLen * int64(size) }
-	return used(allocated(s.chunks), 32) + used(allocated(s.pages), 4) + int64(cap(s.chunks)+cap(s.pages))*8 + int64(cap(s.handles)+cap(s.spare))*4
+	const chunkBytes, pageBytes = slotChunkLen * 32, slotChunkLen*4 + slotChunkLen/8
+	return allocated(s.chunks)*chunkBytes + allocated(s.pages)*pageBytes + int64(cap(s.chunks)+cap(s.pages))*8 + int64(cap(s.handles)+cap(s.spare))*4
 }
 
-func allocated[T any](chunks []*T) (n int) {
+func allocated[T any](chunks []*T) (n int64) {
 	for _, c := range chunks {
 		if c != nil {
 			n++
