@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"carillon/node/task"
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/timer/encoding"
@@ -21,22 +22,19 @@ const (
 // the meta group's leader could not be asked, or its entries did not arrive within a second and a
 // half.
 func (m *metaClient) CatchUp(ctx context.Context) error {
-	ctx, cancel := m.tasks.WithTimeout(ctx, proposeTimeout)
+	ctx, cancel := m.tasks.WithTimeout(ctx, task.RetryTime)
 	defer cancel()
-	hint, pause := uint64(0), firstRetryPause
+	hint, b := uint64(0), task.NewBackoff(m.tasks, m.tasks.Now())
 	for turn := 0; ; turn++ {
 		index, err := m.metaIndex(ctx, hint, turn)
 		if err == nil {
 			return m.awaitApplied(ctx, index)
 		}
 		moved, _ := errors.AsType[timer.NotLeaderError](err)
-		if hint = moved.Leader; hint != 0 && turn == 0 {
-			continue
-		}
-		if !m.tasks.Sleep(ctx, pause) {
+		hint = moved.Leader
+		if !b.Wait(ctx, hint != 0 && turn == 0) {
 			return timer.ErrNoLeader
 		}
-		pause = min(2*pause, maxRetryPause)
 	}
 }
 

@@ -16,12 +16,8 @@ import (
 
 // Times of a proposal, from its begin.
 const (
-	// Until then a command that surely was not carried out is tried again; then it is ErrNoLeader.
-	proposeTimeout  = 1500 * time.Millisecond
-	answerTimeout   = 1900 * time.Millisecond // then a command that was sent is ErrUnknown
-	firstRetryPause = 10 * time.Millisecond   // before the second try; doubling
-	maxRetryPause   = 100 * time.Millisecond
-	ownCopyPoll     = 2 * time.Millisecond
+	answerTimeout = 1900 * time.Millisecond // then a command that was sent is ErrUnknown
+	ownCopyPoll   = 2 * time.Millisecond
 )
 
 // proposal answers of the meta group travel as JSON: they are few.
@@ -99,21 +95,17 @@ func (m *metaClient) Propose(ctx context.Context, cmd ring.Command) (ring.Reply,
 		return ring.Reply{}, timer.ErrRecovering
 	}
 	data := cmd.Encode()
-	hint, pause := uint64(0), firstRetryPause
-	until := m.tasks.Now() + proposeTimeout
+	hint, b := uint64(0), task.NewBackoff(m.tasks, m.tasks.Now())
 	for turn := 0; ; turn++ {
 		r, err := m.proposeOnce(ctx, data, hint, turn)
 		if !refused(err) {
 			return r, err
 		}
 		moved, _ := errors.AsType[timer.NotLeaderError](err)
-		if hint = moved.Leader; hint != 0 && turn == 0 {
-			continue
-		}
-		if m.tasks.Now()+pause > until || !m.tasks.Sleep(ctx, pause) {
+		hint = moved.Leader
+		if !b.Wait(ctx, hint != 0 && turn == 0) {
 			return ring.Reply{}, timer.ErrNoLeader
 		}
-		pause = min(2*pause, maxRetryPause)
 	}
 }
 

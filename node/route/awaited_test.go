@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/node/task"
 	"carillon/timer"
 )
 
@@ -53,7 +54,7 @@ func TestSilentLeader(t *testing.T) {
 			after(500 * time.Millisecond)
 			_, err := r.Timer(context.Background(), 2, 1, "a")
 			return err
-		}, took: time.Second + 3*firstPause, calls: 2},
+		}, took: time.Second + 3*task.FirstPause, calls: 2},
 		{name: "not silent", set: func(f *fakeCluster) {
 			f.onCall = func(_ context.Context, call fakeCall, deliver func() ([]byte, error)) ([]byte, error) {
 				answer, err := deliver()

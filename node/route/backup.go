@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"carillon/node/task"
 	"carillon/shard"
 	"carillon/shard/wire"
 	"carillon/timer"
@@ -80,21 +81,21 @@ func (r *Router) stateOnce(ctx context.Context, id timer.ShardID, to StateSink) 
 // have, and the opening waits until that is there.
 func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, a wire.StateAnswer, err error) {
 	begin := r.tasks.Now()
-	b := r.newBackoff(begin)
+	b := task.NewBackoff(r.tasks, begin)
 	q := wire.StateRequest{Group: id}
 	var t target
 	for r.tasks.Now()-begin < stateWithin {
 		t.choose(r, id)
 		switch a, err = r.askState(ctx, t.node, &q); {
 		case readAgain(err):
-			if !b.wait(ctx, t.takeLeaderHint(err)) {
+			if !b.Wait(ctx, t.takeLeaderHint(err)) {
 				return 0, a, timer.ErrNoLeader
 			}
 			continue
 		case err != nil || a.Number != 0:
 			return t.node, a, err
 		}
-		q.Index, b, t.hint = a.Index, r.newBackoff(r.tasks.Now()), t.node
+		q.Index, b, t.hint = a.Index, task.NewBackoff(r.tasks, r.tasks.Now()), t.node
 		if !r.tasks.Sleep(ctx, stateRetry) {
 			return 0, a, ctx.Err()
 		}

@@ -153,7 +153,7 @@ type marked struct {
 // retry does something again while the shard has no leader or too much to do, within bounds.
 func (b *bulkRun) retry(ctx context.Context, do func() error) error {
 	until := b.tasks.Now() + bulkPatience
-	for pause := firstPause; ; pause = min(2*pause, bulkPause) {
+	for pause := task.FirstPause; ; pause = min(2*pause, bulkPause) {
 		err := do()
 		if !timer.Transient(err) || errors.Is(err, timer.ErrShards) || b.tasks.Now()+pause > until {
 			return err
@@ -187,7 +187,7 @@ func (b *bulkRun) endMarked(ctx context.Context, marks []marked) error {
 		todo = left
 		if failure == nil {
 			pause, until = 0, b.tasks.Now()+bulkPatience
-		} else if pause = min(max(2*pause, firstPause), bulkPause); b.tasks.Now()+pause > until || !timer.Transient(failure) && !errors.Is(failure, timer.ErrUnknown) {
+		} else if pause = min(max(2*pause, task.FirstPause), bulkPause); b.tasks.Now()+pause > until || !timer.Transient(failure) && !errors.Is(failure, timer.ErrUnknown) {
 			return failure
 		}
 		if err == nil && pause > 0 && !b.tasks.Sleep(ctx, pause) {

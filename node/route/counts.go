@@ -14,7 +14,7 @@ import (
 // Counts sums up each of the topics over all shards: every leader is asked once, all at once. It is
 // tried again until each shard has been counted, and counted once.
 func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
-	b := r.newBackoff(r.tasks.Now())
+	b := task.NewBackoff(r.tasks, r.tasks.Now())
 	fan := countFanOut{gathering: gathering{Router: r}, topics: topics}
 	for {
 		if n := r.shards(); n != fan.of {
@@ -24,7 +24,7 @@ func (r *Router) Counts(ctx context.Context, topics []timer.TopicID) ([]timer.Co
 		if whole || err != nil {
 			return sums, err
 		}
-		if !b.wait(ctx, false) {
+		if !b.Wait(ctx, false) {
 			return nil, timer.ErrNoLeader
 		}
 	}

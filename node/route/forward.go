@@ -59,7 +59,7 @@ func anyRefused(ops []timer.Op) bool {
 
 // finish brings operations to an end. tried: this node has been asked for all of them.
 func (r *Router) finish(ctx context.Context, ops []timer.Op, begin time.Duration, tried bool) {
-	q := opsRequest{Router: r, ops: ops, backoff: r.newBackoff(begin)}
+	q := opsRequest{Router: r, ops: ops, Backoff: task.NewBackoff(r.tasks, begin)}
 	if tried {
 		for i := range ops {
 			t := q.target(ops[i].Shard)
@@ -73,7 +73,7 @@ func (r *Router) finish(ctx context.Context, ops []timer.Op, begin time.Duration
 		if len(todo) == 0 {
 			return
 		}
-		if !q.wait(ctx, hinted) {
+		if !q.Wait(ctx, hinted) {
 			for _, i := range todo {
 				ops[i].Result, ops[i].Err = timer.Result{}, timer.ErrNoLeader
 			}
@@ -90,7 +90,7 @@ func (r *Router) finish(ctx context.Context, ops []timer.Op, begin time.Duration
 // opsRequest is one request's operations on their way.
 type opsRequest struct {
 	*Router
-	backoff
+	task.Backoff
 	ops   []timer.Op
 	round int
 
@@ -237,7 +237,7 @@ func failAll(ops []timer.Op, err error) {
 
 // forward has another node answer operations, once.
 func (r *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
-	within, body := r.begin+answerIn-r.tasks.Now(), wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops)
+	within, body := r.Begin+answerIn-r.tasks.Now(), wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops)
 	answer, err := r.askLeader(ctx, within, node, newAwaitedOps(ops), methodOps, body)
 	if err := r.cfg.unanswered(err); err != nil {
 		failAll(ops, err)

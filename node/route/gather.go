@@ -27,7 +27,7 @@ type shardsOfNode struct {
 
 // all returns when each shard was answered for once. An error does not go away by asking again.
 func (g *gathering) all(ctx context.Context, left []timer.ShardID) error {
-	b := g.newBackoff(g.tasks.Now())
+	b := task.NewBackoff(g.tasks, g.tasks.Now())
 	for {
 		parts := g.byNode(left)
 		all := task.NewGroup(g.tasks)
@@ -52,7 +52,7 @@ func (g *gathering) all(ctx context.Context, left []timer.ShardID) error {
 			return timer.ErrShards
 		case len(left) == 0:
 			return nil
-		case !b.wait(ctx, false):
+		case !b.Wait(ctx, false):
 			return timer.ErrNoLeader
 		}
 	}

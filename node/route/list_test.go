@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
@@ -115,7 +116,7 @@ func TestPageOfANodeThatIsDown(t *testing.T) {
 			return deliver()
 		}
 		begin := time.Now()
-		if page, err := f.nodes[1].Router.List(t.Context(), &timer.Query{Limit: 1000}); !errors.Is(err, timer.ErrNoLeader) || time.Since(begin) > retryTime {
+		if page, err := f.nodes[1].Router.List(t.Context(), &timer.Query{Limit: 1000}); !errors.Is(err, timer.ErrNoLeader) || time.Since(begin) > task.RetryTime {
 			t.Errorf("%d timers, %v after %s", len(page.Timers), err, time.Since(begin))
 		}
 		for id, leader := range f.leaders {

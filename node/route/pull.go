@@ -39,7 +39,7 @@ type pull struct {
 // context ends there are none either, and those that it has taken go back.
 func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]timer.PulledTimer, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
-	b := r.newBackoff(p.begin)
+	b := task.NewBackoff(r.tasks, p.begin)
 	// The leases that were taken must be known, to be handed out or given back.
 	taking, end := r.tasks.WithTimeout(context.WithoutCancel(ctx), task.Forever)
 	defer end()
@@ -67,7 +67,7 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 			return got, nil
 		case Refused(err): // this node knows of no leader
 			r.waiters.leave(w)
-			if !b.wait(ctx, false) {
+			if !b.Wait(ctx, false) {
 				return nil, timer.ErrNoLeader
 			}
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"carillon/node/task"
 	"carillon/shard/wire"
 	"carillon/timer"
 )
@@ -52,7 +53,7 @@ type reading[T any] struct {
 
 // read has a shard's leader answer; a failed request is tried again, elsewhere if need be.
 func read[T any](ctx context.Context, r *Router, shard *timer.ShardID, begin time.Duration, rd reading[T]) (T, error) {
-	b := r.newBackoff(begin)
+	b := task.NewBackoff(r.tasks, begin)
 	var t target
 	for {
 		if rd.place != nil {
@@ -68,7 +69,7 @@ func read[T any](ctx context.Context, r *Router, shard *timer.ShardID, begin tim
 		if !readAgain(err) {
 			return found, err
 		}
-		if !b.wait(ctx, t.takeLeaderHint(err)) {
+		if !b.Wait(ctx, t.takeLeaderHint(err)) {
 			return *new(T), timer.ErrNoLeader
 		}
 	}

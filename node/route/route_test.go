@@ -327,7 +327,7 @@ func TestRouteReads(t *testing.T) {
 		} {
 			f.nodes[2].answer = c.says
 			begin := time.Now()
-			if _, err := f.nodes[1].Router.Timer(t.Context(), 2, 1, "a"); err != c.want || time.Since(begin) > retryTime {
+			if _, err := f.nodes[1].Router.Timer(t.Context(), 2, 1, "a"); err != c.want || time.Since(begin) > task.RetryTime {
 				t.Errorf("the leader says %v: %v after %s", c.says, err, time.Since(begin))
 			}
 			if _, err := f.nodes[1].Router.List(t.Context(), &timer.Query{Limit: 5}); err != c.want {

@@ -45,8 +45,6 @@ const (
 // Times of a request, from its begin. A node that cannot reach a majority answers so within two
 // seconds.
 const (
-	// Then an operation that surely was not carried out is ErrNoLeader.
-	retryTime   = 1500 * time.Millisecond
 	answerIn    = 1900 * time.Millisecond // then an operation that was sent is ErrUnknown
 	timerCallIn = 900 * time.Millisecond  // one try to read one timer: there is time for a second
 	// One try to list or count: longer than the host takes at most.

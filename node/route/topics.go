@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"carillon/node/task"
 	"carillon/ring"
 	"carillon/timer"
 	"carillon/timer/bulk"
@@ -245,14 +246,14 @@ func (t *Topics) everywhere(ctx context.Context, cmd timer.Command) (ops []timer
 // in a shard before it was divided is done in its child, and what comes after that is not: so the
 // number counts that there was when the last shard was done.
 func (t *Topics) inAll(ctx context.Context, do func(shards int) error) error {
-	b := t.newBackoff(t.tasks.Now())
+	b := task.NewBackoff(t.tasks, t.tasks.Now())
 	for {
 		of := t.shards()
 		err := do(of)
 		if err != nil || t.meta.CatchUp(ctx) == nil && t.countsWith(of) {
 			return err
 		}
-		if !b.wait(ctx, false) {
+		if !b.Wait(ctx, false) {
 			return timer.ErrNoLeader
 		}
 	}
