@@ -39,7 +39,7 @@ func (m *Memory) add(o *Memory) {
 type memoryCount struct {
 	tables   int64 // as of the last tick
 	entries  int   // durable entries of the groups' logs
-	told     int64 // sum last reported to the host
+	reported int64 // sum last reported to the host
 	pressure pressure
 }
 
@@ -158,9 +158,9 @@ func (w *worker) weigh() {
 // It aborts a snapshot that holds too much when the limit is exceeded.
 func (w *worker) account() {
 	m := w.holds()
-	if sum := m.Sum(); sum != w.held.told {
-		w.host.memory.Add(sum - w.held.told)
-		w.held.told = sum
+	if sum := m.Sum(); sum != w.held.reported {
+		w.host.memory.Add(sum - w.held.reported)
+		w.held.reported = sum
 	}
 	run := w.snapshot
 	if run == nil {

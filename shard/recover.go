@@ -27,14 +27,14 @@ const foundingIndex, foundingTerm = 1, 1
 // log shows them to be committed, so that it holds only the uncommitted tail and the entries that
 // followers may lack.
 type recovery struct {
-	group *replica
-	gen   uint64         // of the record that is being read
-	log   []record.Entry // entries that are still needed
-	first int            // in log: the first that is kept; applied, but followers may lack it
-	next  int            // in log: the first that is not applied
-	bytes int            // of log[first:next]
-	hard  record.HardState
-	known bool // the log has a hard state of the replica
+	replica *replica
+	gen     uint64         // of the record that is being read
+	log     []record.Entry // entries that are still needed
+	first   int            // in log: the first that is kept; applied, but followers may lack it
+	next    int            // in log: the first that is not applied
+	bytes   int            // of log[first:next]
+	hard    record.HardState
+	known   bool // the log has a hard state of the replica
 	// fault describes the entries or snapshot that are missing. It is void if the replica was
 	// removed later, or continued from a peer's snapshot, because earlier records may be partly
 	// gone then.
@@ -49,7 +49,7 @@ type recovery struct {
 // recoveryOf begins with a loaded snapshot, if there is one. If the snapshot is of a newer release,
 // nothing is applied.
 func recoveryOf(r *replica) *recovery {
-	return &recovery{group: r, stopped: r.stopped, stop: r.stopped != nil}
+	return &recovery{replica: r, stopped: r.stopped, stop: r.stopped != nil}
 }
 
 // SnapshotsDir returns the directory of the snapshots in a data directory.
@@ -104,9 +104,9 @@ func (h *Host) recover() error {
 	}
 	for _, x := range list {
 		if err := x.finish(); err != nil {
-			_ = stream.Close()                                 // nothing was written; this releases the lock
-			if unread := x.group.files.unread; unread != nil { // it may have the missing part
-				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; start again once the disk can be read: %w", x.group.shard, unread)
+			_ = stream.Close()                                   // nothing was written; this releases the lock
+			if unread := x.replica.files.unread; unread != nil { // it may have the missing part
+				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; start again once the disk can be read: %w", x.replica.shard, unread)
 			}
 			return err
 		}
@@ -204,35 +204,35 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 
 // Create implements record.Folder.
 func (r *recovery) Create(m record.Mark) error {
-	if g := r.group; r.fault == nil && g.id == 0 {
-		g.place(m)
-		g.files.Created(r.gen)
-		g.files.Forgotten()
+	if rep := r.replica; r.fault == nil && rep.id == 0 {
+		rep.place(m)
+		rep.files.Created(r.gen)
+		rep.files.Forgotten()
 	}
 	return nil
 }
 
 // Tombstone implements record.Folder. It voids all earlier records of the replica.
 func (r *recovery) Tombstone(id uint64) error {
-	g := r.group
-	g.tombstone = max(g.tombstone, id)
-	hasLater := g.id > id // its snapshot was loaded already
+	rep := r.replica
+	rep.tombstone = max(rep.tombstone, id)
+	hasLater := rep.id > id // its snapshot was loaded already
 	if hasLater {
-		*r = *recoveryOf(g)
-		g.files.Void()
+		*r = *recoveryOf(rep)
+		rep.files.Void()
 		return nil
 	}
-	g.reset()
-	g.files = filesState{unread: g.files.unread}
-	g.files.Buried(r.gen)
-	*r = *recoveryOf(g)
+	rep.reset()
+	rep.files = filesState{unread: rep.files.unread}
+	rep.files.Buried(r.gen)
+	*r = *recoveryOf(rep)
 	return nil
 }
 
 // HardState implements record.Folder. It applies the entries that are committed by now.
 func (r *recovery) HardState(hard record.HardState) error {
 	r.hard, r.known = hard, true
-	r.group.files.Hard(r.gen)
+	r.replica.files.Hard(r.gen)
 	if r.fault == nil {
 		r.commit(hard.Commit)
 	}
@@ -242,51 +242,51 @@ func (r *recovery) HardState(hard record.HardState) error {
 // Snapshot implements record.Folder. Only snapshots from peers matter here, since the log continues
 // from them. The group's own snapshots are listed in their directory.
 func (r *recovery) Snapshot(m record.Mark) error {
-	if !m.Installed || r.group.id != m.Replica {
+	if !m.Installed || r.replica.id != m.Replica {
 		return nil
 	}
-	if m.Index > r.group.applied {
-		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged", r.group.shard, m.Index)
+	if m.Index > r.replica.applied {
+		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged", r.replica.shard, m.Index)
 		return nil
 	}
 	hard := r.hard
-	*r = *recoveryOf(r.group)
+	*r = *recoveryOf(r.replica)
 	r.hard = hard
-	r.group.files.Void()
-	r.group.files.DropOlder()
+	r.replica.files.Void()
+	r.replica.files.DropOlder()
 	return nil
 }
 
 // Entries implements record.Folder. It appends to the tail. An entry whose index exists already
 // replaces that entry and all entries after it.
 func (r *recovery) Entries(ents []record.Entry) error {
-	g := r.group
+	rep := r.replica
 	if r.fault != nil {
 		return nil
 	}
-	if g.id == 0 {
-		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, and what came before it is unknown: a snapshot is missing or damaged", g.shard, ents[0].Index)
+	if rep.id == 0 {
+		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, and what came before it is unknown: a snapshot is missing or damaged", rep.shard, ents[0].Index)
 		return nil
 	}
 	for _, e := range ents {
-		g.files.Grew(e.Data)
-		if e.Index == g.applied {
-			if r.alien = e.Term != g.appliedTerm; r.alien {
+		rep.files.Grew(e.Data)
+		if e.Index == rep.applied {
+			if r.alien = e.Term != rep.appliedTerm; r.alien {
 				r.log = r.log[:r.next]
 			}
 		}
-		if e.Index <= g.applied || r.alien {
+		if e.Index <= rep.applied || r.alien {
 			continue
 		}
-		tail, at := len(r.log)-r.next, e.Index-g.applied-1
+		tail, at := len(r.log)-r.next, e.Index-rep.applied-1
 		if at > uint64(tail) {
-			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.shard, e.Index, g.applied+uint64(tail))
+			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", rep.shard, e.Index, rep.applied+uint64(tail))
 			return nil
 		}
 		e.Data = append([]byte(nil), e.Data...)
 		r.log = append(r.log[:r.next+int(at)], e)
 	}
-	g.files.Reached(r.gen, ents[len(ents)-1].Index)
+	rep.files.Reached(r.gen, ents[len(ents)-1].Index)
 	return nil
 }
 
@@ -294,8 +294,8 @@ func (r *recovery) Entries(ents []record.Entry) error {
 // before index, a snapshot from a peer superseded it that is not there any more. Then the entries
 // may never have been committed, and none is applied: its events would reach the history.
 func (r *recovery) commit(index uint64) {
-	g := r.group
-	if index > g.applied+uint64(len(r.log)-r.next) {
+	rep := r.replica
+	if index > rep.applied+uint64(len(r.log)-r.next) {
 		return
 	}
 	for ; r.next < len(r.log) && r.log[r.next].Index <= index && !r.stop; r.next++ {
@@ -304,12 +304,12 @@ func (r *recovery) commit(index uint64) {
 			r.stop = true
 			break
 		}
-		if err := g.replayEntry(e); err != nil {
-			r.stop, r.stopped = true, fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.shard, e.Index, err)
+		if err := rep.replayEntry(e); err != nil {
+			r.stop, r.stopped = true, fmt.Errorf("shard %d: entry %d cannot be applied: %w", rep.shard, e.Index, err)
 			break
 		}
-		g.applied, g.appliedTerm = e.Index, e.Term
-		g.notifyApplied(g.applied)
+		rep.applied, rep.appliedTerm = e.Index, e.Term
+		rep.notifyApplied(rep.applied)
 		r.bytes += len(e.Data) + raftlog.EntryOverhead
 	}
 	r.trim()
@@ -318,14 +318,14 @@ func (r *recovery) commit(index uint64) {
 // trim keeps up to RetainBytes of applied entries for followers that lack them. A sole voter
 // without learners keeps none.
 func (r *recovery) trim() {
-	g, keep := r.group, r.group.w.host.retained()
-	if g.soleVoter() && len(g.store.Conf.Learners) == 0 {
+	rep, keep := r.replica, r.replica.w.host.retained()
+	if rep.soleVoter() && len(rep.store.Conf.Learners) == 0 {
 		keep = 0
 	}
 	for ; r.bytes > keep; r.first++ {
 		e := &r.log[r.first]
 		r.bytes -= len(e.Data) + raftlog.EntryOverhead
-		g.store.Reset(e.Index, e.Term, g.store.Conf)
+		rep.store.Reset(e.Index, e.Term, rep.store.Conf)
 		e.Data = nil
 	}
 	if r.first > len(r.log)/2 { // not at each commit: far more may be kept than was added
@@ -368,71 +368,71 @@ func (r *replica) replayEntry(e *record.Entry) (err error) {
 
 // finish starts raft, or creates the meta group's replica in a fresh directory.
 func (r *recovery) finish() error {
-	g := r.group
+	rep := r.replica
 	if r.fault != nil {
 		return damageError{r.fault}
 	}
 	switch {
-	case g.id != 0:
+	case rep.id != 0:
 	case r.known:
-		return damageError{fmt.Errorf("shard %d: the log has entries of its replica, but not its beginning: a snapshot is missing or damaged", g.shard)}
-	case g.shard != Meta:
+		return damageError{fmt.Errorf("shard %d: the log has entries of its replica, but not its beginning: a snapshot is missing or damaged", rep.shard)}
+	case rep.shard != Meta:
 		return nil // the assignment decides whether there is to be a replica
 	default:
-		if g.w.host.cfg.Meta == nil {
-			return damageError{fmt.Errorf("the data directory %s holds nothing of the meta group", g.w.host.cfg.Dir)}
+		if rep.w.host.cfg.Meta == nil {
+			return damageError{fmt.Errorf("the data directory %s holds nothing of the meta group", rep.w.host.cfg.Dir)}
 		}
-		g.membership.row = *g.w.host.cfg.Meta
-		me := placement.On(g.membership.row.Members, g.w.host.cfg.Node)
+		rep.membership.row = *rep.w.host.cfg.Meta
+		me := placement.On(rep.membership.row.Members, rep.w.host.cfg.Node)
 		if me == nil {
-			return fmt.Errorf("shard: the meta group's first row does not name node %010x", g.w.host.cfg.Node)
+			return fmt.Errorf("shard: the meta group's first row does not name node %010x", rep.w.host.cfg.Node)
 		}
-		g.create(me.Replica)
+		rep.create(me.Replica)
 		return nil
 	}
-	if r.hard.Term < g.appliedTerm { // a snapshot is later than the last hard state
-		r.hard.Term, r.hard.Vote = g.appliedTerm, 0
+	if r.hard.Term < rep.appliedTerm { // a snapshot is later than the last hard state
+		r.hard.Term, r.hard.Vote = rep.appliedTerm, 0
 	}
-	unlogged := g.files.Newest.Index > r.hard.Commit // only its file has the snapshot's last entry, perhaps
-	r.hard.Commit = max(r.hard.Commit, g.applied)
+	unlogged := rep.files.Newest.Index > r.hard.Commit // only its file has the snapshot's last entry, perhaps
+	r.hard.Commit = max(r.hard.Commit, rep.applied)
 	ents := make([]*pb.Entry, 0, len(r.log)-r.first)
 	for _, e := range r.log[r.first:] {
 		ents = append(ents, &pb.Entry{Index: &e.Index, Term: &e.Term, Type: &e.Type, Data: e.Data})
 	}
-	if !g.store.Append(ents) {
-		return damageError{fmt.Errorf("shard %d: the log has a gap behind entry %d", g.shard, g.applied)}
+	if !rep.store.Append(ents) {
+		return damageError{fmt.Errorf("shard %d: the log has a gap behind entry %d", rep.shard, rep.applied)}
 	}
-	if r.hard.Commit > g.store.Last() {
+	if r.hard.Commit > rep.store.Last() {
 		return damageError{fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
-			g.shard, r.hard.Commit, g.store.Last())}
+			rep.shard, r.hard.Commit, rep.store.Last())}
 	}
-	g.written.hard = r.hard
-	g.written.end = g.store.Last()
-	g.store.OfferSnapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
-	g.membership.index = g.applied // at the latest: earlier changes are in the membership
-	g.store.Hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
-	g.files.Trim()
+	rep.written.hard = r.hard
+	rep.written.end = rep.store.Last()
+	rep.store.OfferSnapshot = func() (*pb.Snapshot, error) { return rep.snapshots.offer(rep) }
+	rep.membership.index = rep.applied // at the latest: earlier changes are in the membership
+	rep.store.Hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
+	rep.files.Trim()
 	if r.alien || unlogged {
 		// The process before ended between saving a snapshot and logging its mark. The commit index
 		// goes before any answer: a later start without the file then finds that entries are
 		// missing. If the log has other entries, the mark goes before any new one, which would
 		// otherwise be void, too, for the next process.
-		g.written.dirty = true
-		g.w.append(appended{group: g, mark: r.alien, installed: r.alien, sync: true})
+		rep.written.dirty = true
+		rep.w.append(appended{group: rep, mark: r.alien, installed: r.alien, sync: true})
 	}
 	if r.stopped != nil {
-		g.stop(r.stopped)
+		rep.stop(r.stopped)
 		return nil
 	}
-	if err := g.newRaft(); err != nil {
+	if err := rep.newRaft(); err != nil {
 		return err
 	}
-	if g.soleVoter() {
-		if err := g.raft.Campaign(); err != nil {
-			return fmt.Errorf("shard %d: campaign: %w", g.shard, err)
+	if rep.soleVoter() {
+		if err := rep.raft.Campaign(); err != nil {
+			return fmt.Errorf("shard %d: campaign: %w", rep.shard, err)
 		}
 	}
-	g.w.touchNext(g)
+	rep.w.touchNext(rep)
 	return nil
 }
 

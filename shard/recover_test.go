@@ -18,7 +18,7 @@ func newRecovery(retain int) *recovery {
 	w.host.groups.Store(&[]*replica{nil})
 	g := &replica{shard: 1, w: w, store: &raftlog.Storage{}}
 	g.place(record.Mark{Replica: 1, Index: foundingIndex, Term: foundingTerm, Conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
-	return &recovery{group: g}
+	return &recovery{replica: g}
 }
 
 // feed replays the entries from first to last, each in its own record, with a commit after each if
@@ -83,7 +83,7 @@ func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 		if first != wantFirst || last != wantLast || applied != wantApplied {
 			t.Errorf("entries %d to %d are held, %d of them applied; want %d to %d, %d", first, last, applied, wantFirst, wantLast, wantApplied)
 		}
-		if s := r.group.store; s.Offset != wantFirst-1 || s.Offset > foundingIndex && s.OffsetTerm != 1 {
+		if s := r.replica.store; s.Offset != wantFirst-1 || s.Offset > foundingIndex && s.OffsetTerm != 1 {
 			t.Errorf("raft's log begins behind entry %d of term %d, want %d", s.Offset, s.OffsetTerm, wantFirst-1)
 		}
 	}
@@ -98,8 +98,8 @@ func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 	check(21, 36, 10)
 	r.feedCommit(t, 36, 2)
 	check(27, 36, 10)
-	if r.group.applied != 36 || r.group.appliedTerm != 2 {
-		t.Errorf("applied up to %d of term %d", r.group.applied, r.group.appliedTerm)
+	if r.replica.applied != 36 || r.replica.appliedTerm != 2 {
+		t.Errorf("applied up to %d of term %d", r.replica.applied, r.replica.appliedTerm)
 	}
 	r.feed(t, 38, 38, 2, false)
 	if r.fault == nil {
@@ -110,11 +110,11 @@ func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 // TestReplayKeepsNothingOfASoleVoter: a sole voter has no followers to keep applied entries for.
 func TestReplayKeepsNothingOfASoleVoter(t *testing.T) {
 	r := newRecovery(retainBytes)
-	r.group.store.Conf = &pb.ConfState{Voters: []uint64{1}}
+	r.replica.store.Conf = &pb.ConfState{Voters: []uint64{1}}
 	r.feed(t, 2, 1000, 1, true)
 	r.feed(t, 1001, 1002, 1, false)
-	if first, last, applied := r.held(); first != 1001 || last != 1002 || applied != 0 || r.group.store.Offset != 1000 {
-		t.Errorf("entries %d to %d are held, %d of them applied; raft's log begins behind %d", first, last, applied, r.group.store.Offset)
+	if first, last, applied := r.held(); first != 1001 || last != 1002 || applied != 0 || r.replica.store.Offset != 1000 {
+		t.Errorf("entries %d to %d are held, %d of them applied; raft's log begins behind %d", first, last, applied, r.replica.store.Offset)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestReplayAppliesNothingThatAPeersSnapshotSuperseded(t *testing.T) {
 	r.feed(t, 2, 29, 5, true)
 	r.feed(t, 30, 30, 5, false) // of a leader that was deposed
 	r.feedCommit(t, 35, 7)
-	if g := r.group; g.applied != 29 {
+	if g := r.replica; g.applied != 29 {
 		t.Errorf("entries up to %d are applied, want 29", g.applied)
 	}
 	if r.fault != nil {

@@ -13,7 +13,7 @@ import (
 	"carillon/timer"
 )
 
-// groupPublic is the part of a group's status that other goroutines may read without asking its
+// replicaPublic is the part of a replica's status that other goroutines may read without asking its
 // worker. It may be a turn old.
 type replicaPublic struct {
 	leader  atomic.Uint64                      // node; 0: unknown
@@ -28,7 +28,7 @@ type replicaPublic struct {
 	unrest  atomic.Pointer[unrest]             // see settleFor
 }
 
-// publish updates g.public.
+// publish updates r.public.
 func (r *replica) publish() {
 	leader := r.leaderNode()
 	before := r.public.leader.Load()

@@ -98,7 +98,7 @@ func crashLife(t *testing.T, at func(n int, fsys *memfs.FS, acked, dropped int))
 }
 
 // twoLives appends, turns segments and generations, drops some, stops, and does all of it again. Some
-// writes are not synced before a turn, and one in each life is larger than a segment. It calls note
+// writes are not synced before a change of segment, and one in each life is larger than a segment. It calls note
 // with each new number of acknowledged records, and of those that may be gone.
 func twoLives(t *testing.T, fsys vfs.FS, dir string, note func(acked, dropped int)) {
 	t.Helper()

@@ -112,7 +112,7 @@ func segments(t testing.TB, fsys vfs.FS) []string {
 }
 
 // TestCutAtEveryByte: a cut segment is refused. The last of a stream that was not closed may be cut
-// between two frames: so it looks when a crash comes between the steps of a turn.
+// between two frames: so it looks when a crash comes between the steps of roll.
 func TestCutAtEveryByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -27,7 +27,7 @@ type segment struct {
 
 // prepareSegment makes the next segment in the spare directory: the file exists, is open,
 // is filled with zeros to size and synced. An append to it then overwrites blocks that are
-// there, so that a data sync needs no journal commit; and a turn is one rename.
+// there, so that a data sync needs no journal commit; and a change of segment is one rename.
 // The appender must be open first: it begins at the end of the file, which is still 0.
 func prepareSegment(fsys vfs.FS, dir string, size int64) (*segment, error) {
 	spare := filepath.Join(dir, preallocatedDir)

@@ -22,7 +22,7 @@ type prepared struct {
 
 // startPreparing begins to prepare segments; the returned function ends that and waits.
 func (w *writer) startPreparing(fsys vfs.FS, dir string, size int64) (stop func()) {
-	p := &w.spares
+	p := &w.preallocated
 	p.requests, p.ready = make(chan struct{}, 1), make(chan prepared, 1)
 	requests, ready := p.requests, p.ready
 	var wg sync.WaitGroup

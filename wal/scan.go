@@ -98,7 +98,7 @@ func (s *scanner) checkEnd() error {
 }
 
 // checkCut refuses a last segment that was cut inside a frame. No crash does that: the file keeps its
-// prepared length until a turn or the end cuts it behind its last frame. A torn write leaves sectors
+// prepared length until roll or the end cuts it behind its last frame. A torn write leaves sectors
 // of that frame and zeros, so a length that can be read is the right one and fits into the file.
 // Only a write that went beyond the prepared space may have left less; its file is not short.
 func (s *scanner) checkCut() error {

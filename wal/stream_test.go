@@ -19,7 +19,7 @@ import (
 
 const testDir = "data/log"
 
-// small makes segments and generations turn often.
+// small makes segments and generations change often.
 func small() Options {
 	return Options{GenBytes: 6000, SegmentBytes: 2048, Salt: func() uint64 { return uint64(testSalt) }, NowMs: func() int64 { return 1700000000000 },
 		Monotonic: func() time.Duration { return 0 }}

@@ -13,16 +13,16 @@ const maxBatchBytes = 4 << 20
 
 // writer is the state that only the writing goroutine touches.
 type writer struct {
-	seg      *segment
-	gen      uint64
-	genBytes int64
-	seq      uint64 // of the last frame
-	prevHash uint32
-	synced   uint64 // Invariant: synced <= seq
-	batch    []waiting
-	entries  [][]byte
-	spares   preallocated
-	turn     turn
+	seg          *segment
+	gen          uint64
+	genBytes     int64
+	seq          uint64 // of the last frame
+	prevHash     uint32
+	synced       uint64 // Invariant: synced <= seq
+	batch        []waiting
+	entries      [][]byte
+	preallocated preallocated
+	rolling      rollProgress
 
 	full   bool // there was no room for the waiting frames
 	fullAt time.Duration
@@ -126,27 +126,27 @@ func (s *Stream) syncBatch() error {
 // frames from seq first on that take so many bytes.
 func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	full := s.w.genBytes+bytes > s.opt.GenBytes
-	begun := s.w.turn.next != nil
+	begun := s.w.rolling.next != nil
 	if !begun && (s.w.seg.bytes == 0 || !full && s.w.seg.bytes+bytes <= s.opt.SegmentBytes) {
 		return nil
 	}
 	gen := s.w.gen
 	switch {
 	case begun:
-		gen = s.w.turn.gen
+		gen = s.w.rolling.gen
 	case full:
 		gen++
 	}
 	if err := s.roll(gen, first, s.w.prevHash); err != nil {
-		return fmt.Errorf("wal: turn segment in %s before frame %d: %w", s.dir, first, err)
+		return fmt.Errorf("wal: begin a segment in %s before frame %d: %w", s.dir, first, err)
 	}
 	return nil
 }
 
-// turn is how far a change of segment is. One that finds no room continues when there is
+// rollProgress is how far a change of segment is. One that finds no room continues when there is
 // some.
-type turn struct {
-	next  *segment // prepared; nil: no turn is under way
+type rollProgress struct {
+	next  *segment // prepared; nil: none is under way
 	gen   uint64   // that it goes to
 	whole bool     // the old segment is sealed
 	named bool     // the new one has its name, which may not be durable
@@ -156,8 +156,8 @@ type turn struct {
 // step durable before the next: directory of the generation; old segment whole; name of the new
 // segment. So only the last segment can ever be incomplete.
 func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
-	dir, t := genPath(s.dir, gen), &s.w.turn
-	if err := s.prepareTurn(gen, dir); err != nil {
+	dir, t := genPath(s.dir, gen), &s.w.rolling
+	if err := s.prepareRoll(gen, dir); err != nil {
 		return noRoom(err)
 	}
 	if s.w.seg != nil && !t.whole {
@@ -178,34 +178,34 @@ func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
 	if err := sync(s.fs, dir); err != nil {
 		return noRoom(err)
 	}
-	s.w.seg, s.w.turn = t.next, turn{}
+	s.w.seg, s.w.rolling = t.next, rollProgress{}
 	if gen != s.w.gen {
 		s.w.gen, s.w.genBytes = gen, 0
 		s.mu.Lock()
 		s.gens = append(s.gens, GenInfo{Gen: gen, FirstSeq: first, LastSeq: first - 1, prevHash: prevHash})
 		s.mu.Unlock()
 	}
-	s.w.spares.prepareNext()
+	s.w.preallocated.prepareNext()
 	return nil
 }
 
-// prepareTurn makes what a turn needs, once.
-func (s *Stream) prepareTurn(gen uint64, dir string) (err error) {
-	if s.w.turn.next != nil {
+// prepareRoll makes what roll needs, once.
+func (s *Stream) prepareRoll(gen uint64, dir string) (err error) {
+	if s.w.rolling.next != nil {
 		return nil
 	}
 	if err := vfs.MakeDir(s.fs, dir); err != nil {
 		return err
 	}
-	s.w.turn.gen = gen
-	s.w.turn.next, err = s.w.spares.take(s.fs, s.dir, s.opt.SegmentBytes)
+	s.w.rolling.gen = gen
+	s.w.rolling.next, err = s.w.preallocated.take(s.fs, s.dir, s.opt.SegmentBytes)
 	return err
 }
 
 // finish marks the end of a clean life: the last segment whole, then the END file.
 func (s *Stream) finish() error {
-	defer s.w.spares.remove(s.fs, s.dir)
-	t := &s.w.turn
+	defer s.w.preallocated.remove(s.fs, s.dir)
+	t := &s.w.rolling
 	if t.next != nil {
 		t.next.discard()
 	}

@@ -42,29 +42,29 @@ type logEndReport struct {
 func (l *logEnds) record(node uint64, starts uint32, end uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := l.nodes[node]
+	report := l.nodes[node]
 	switch {
-	case starts < told.starts:
+	case starts < report.starts:
 		return
-	case starts > told.starts:
-		told = logEndReport{starts: starts, formerly: max(told.end, told.formerly)}
+	case starts > report.starts:
+		report = logEndReport{starts: starts, formerly: max(report.end, report.formerly)}
 	}
-	told.end = max(told.end, end)
+	report.end = max(report.end, end)
 	if l.nodes == nil {
 		l.nodes = map[uint64]logEndReport{}
 	}
-	l.nodes[node] = told
+	l.nodes[node] = report
 }
 
 // before is how many frames were on a node's disk, as processes before the given one have reported.
 func (l *logEnds) before(node uint64, starts uint32) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := l.nodes[node]
-	if told.starts < starts {
-		return max(told.end, told.formerly)
+	report := l.nodes[node]
+	if report.starts < starts {
+		return max(report.end, report.formerly)
 	}
-	return told.formerly
+	return report.formerly
 }
 
 func (l *logEnds) forget(node uint64) {

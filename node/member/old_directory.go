@@ -62,9 +62,9 @@ type knownFacts struct {
 // is no older copy. Only they may connect to this process.
 type confirmations struct {
 	mu     sync.Mutex
-	have   map[uint64]bool
-	want   map[uint64]bool          // they were met and are to be asked; true: they have spoken since they were last asked
-	busy   map[uint64]int           // questions that they have not answered yet
+	given  map[uint64]bool          // these have confirmed this process
+	met    map[uint64]bool          // these are to be asked; true: they have spoken since they were last asked
+	asking map[uint64]int           // questions that they have not answered yet
 	asked  map[uint64]time.Duration // when they were last asked
 	wanted task.Signal              // of askOthers, once it runs
 }
@@ -78,14 +78,14 @@ func (s *Self) confirmed(node uint64) error {
 	v := &s.confirmations
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.have[node] {
+	if v.given[node] {
 		return nil
 	}
-	if v.want == nil {
-		v.want = map[uint64]bool{}
+	if v.met == nil {
+		v.met = map[uint64]bool{}
 	}
-	if len(v.want) < ring.MaxNodes {
-		v.want[node] = true
+	if len(v.met) < ring.MaxNodes {
+		v.met[node] = true
 	}
 	if v.wanted != nil {
 		v.wanted.Set()
@@ -93,41 +93,41 @@ func (s *Self) confirmed(node uint64) error {
 	return errUnasked
 }
 
-// next takes a node to be asked now. One that is being asked, and speaks, may never have had the
-// question: it is asked once more.
-func (c *confirmations) next(now time.Duration, node uint64) bool {
+// beginAsking reports whether a node is to be asked now, and counts the question. A node that is
+// being asked, and speaks, may never have had the question: it is asked once more.
+func (c *confirmations) beginAsking(now time.Duration, node uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, before := c.asked[node]
-	spoke, met := c.want[node]
+	spoke, isMet := c.met[node]
 	pause := askMinPause
-	if c.busy[node] > 0 {
+	if c.asking[node] > 0 {
 		pause = askRetry
 	}
-	if c.have[node] || before && now < last+pause || c.busy[node] > 0 && !spoke {
+	if c.given[node] || before && now < last+pause || c.asking[node] > 0 && !spoke {
 		return false
 	}
-	if c.busy == nil {
-		c.busy, c.asked, c.have = map[uint64]int{}, map[uint64]time.Duration{}, map[uint64]bool{}
+	if c.asking == nil {
+		c.asking, c.asked, c.given = map[uint64]int{}, map[uint64]time.Duration{}, map[uint64]bool{}
 	}
-	c.busy[node]++
+	c.asking[node]++
 	c.asked[node] = now
-	if met {
-		c.want[node] = false
+	if isMet {
+		c.met[node] = false
 	}
 	return true
 }
 
 // answered records whether a node that was asked confirms this process.
-func (c *confirmations) answered(node uint64, vouches bool) {
+func (c *confirmations) answered(node uint64, confirms bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy[node]--; c.busy[node] == 0 {
-		delete(c.busy, node)
+	if c.asking[node]--; c.asking[node] == 0 {
+		delete(c.asking, node)
 	}
-	if vouches {
-		c.have[node] = true
-		delete(c.want, node)
+	if confirms {
+		c.given[node] = true
+		delete(c.met, node)
 		delete(c.asked, node)
 	}
 }
@@ -137,11 +137,11 @@ func (c *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range nodes {
-		if _, met := c.want[n.ID]; n.ID != self && !c.have[n.ID] && !met {
+		if _, isMet := c.met[n.ID]; n.ID != self && !c.given[n.ID] && !isMet {
 			ids = append(ids, n.ID)
 		}
 	}
-	for id := range c.want {
+	for id := range c.met {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids) // the order in which they are asked is the same in each run of a test
@@ -151,8 +151,8 @@ func (c *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
 func (c *confirmations) forget(node uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.have, node)
-	delete(c.want, node)
+	delete(c.given, node)
+	delete(c.met, node)
 	delete(c.asked, node)
 }
 
@@ -174,7 +174,7 @@ func (s *startCheck) askOthers(ctx context.Context) {
 	s.confirmations.mu.Unlock()
 	for ctx.Err() == nil {
 		for _, node := range s.confirmations.open(s.State.Nodes(), s.id) {
-			if s.confirmations.next(s.tasks.Now(), node) {
+			if s.confirmations.beginAsking(s.tasks.Now(), node) {
 				s.tasks.Go(func() { s.confirmations.answered(node, s.askForConfirmation(ctx, node)) })
 			}
 		}

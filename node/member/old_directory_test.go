@@ -122,22 +122,22 @@ func TestNobodyIsHeardUnasked(t *testing.T) {
 	if ids := v.open(s.member.Load().State.Nodes(), 1); !slices.Equal(ids, []uint64{2}) {
 		t.Errorf("%v are to be asked", ids)
 	}
-	if !v.next(0, 2) || v.next(askMinPause, 2) {
+	if !v.beginAsking(0, 2) || v.beginAsking(askMinPause, 2) {
 		t.Error("it is asked twice at a time, or not at all")
 	}
 	v.answered(2, false)
-	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.next(askMinPause-1, 2) || !v.next(askMinPause, 2) {
+	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.beginAsking(askMinPause-1, 2) || !v.beginAsking(askMinPause, 2) {
 		t.Errorf("after a question without an answer: %v", err)
 	}
-	if v.next(askMinPause+askRetry, 2) {
+	if v.beginAsking(askMinPause+askRetry, 2) {
 		t.Error("a silent node is asked twice at a time")
 	}
-	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.next(askMinPause+askRetry-1, 2) || !v.next(askMinPause+askRetry, 2) {
+	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.beginAsking(askMinPause+askRetry-1, 2) || !v.beginAsking(askMinPause+askRetry, 2) {
 		t.Errorf("it speaks, so the question or its answer may be lost; it is not asked again: %v", err)
 	}
 	v.answered(2, false)
 	v.answered(2, true)
-	if err := s.Admit(h); err != nil || v.next(askRetry, 2) || len(v.open(s.member.Load().State.Nodes(), 1)) != 0 {
+	if err := s.Admit(h); err != nil || v.beginAsking(askRetry, 2) || len(v.open(s.member.Load().State.Nodes(), 1)) != 0 {
 		t.Errorf("once it vouches: %v", err)
 	}
 	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1, Starts: 1})

@@ -65,12 +65,12 @@ func (l *liveness) recordWrong(now time.Duration, node uint64, list []placement.
 func (l *liveness) allWrong(now time.Duration) (list []placement.WrongReplica) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for node, told := range l.wrong {
-		if now-told.at >= suspectAfter {
+	for node, report := range l.wrong {
+		if now-report.at >= suspectAfter {
 			delete(l.wrong, node)
 			continue
 		}
-		list = append(list, told.list...)
+		list = append(list, report.list...)
 	}
 	return list
 }

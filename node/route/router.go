@@ -23,22 +23,22 @@ import (
 // The requests of one node to another about shards. The values are part of the protocol between
 // nodes.
 const (
-	methodOps    uint8 = 1 + iota // shard.AppendOps → AppendAnswers
-	methodTimer                   // shard.AppendTimerRequest → AppendTimer
-	methodList                    // shard.AppendQuery → AppendPage
-	methodCounts                  // shard.AppendCountsRequest → AppendCounts
+	methodOps    uint8 = 1 + iota // wire.AppendOps → AppendAnswers
+	methodTimer                   // wire.AppendTimerRequest → AppendTimer
+	methodList                    // wire.AppendQuery → AppendPage
+	methodCounts                  // wire.AppendCountsRequest → AppendCounts
 
-	methodHistory  uint8 = 8  // shard.AppendHistoryQuery → AppendHistory
-	methodWalk     uint8 = 12 // shard.AppendWalk → AppendSteps
-	methodProgress uint8 = 13 // shard.AppendProgressRequest → AppendProgress
-	methodState    uint8 = 15 // shard.AppendStateRequest → AppendStateAnswer
+	methodHistory  uint8 = 8  // wire.AppendHistoryQuery → AppendHistory
+	methodWalk     uint8 = 12 // wire.AppendWalk → AppendSteps
+	methodProgress uint8 = 13 // wire.AppendProgressRequest → AppendProgress
+	methodState    uint8 = 15 // wire.AppendStateRequest → AppendStateAnswer
 )
 
 // The requests of one node to another for consumers.
 const (
-	methodCandidates uint8 = 32 + iota // shard.AppendOffersRequest → AppendOffers
-	methodPull                         // shard.AppendTakeRequest → AppendTaken
-	methodAwait                        // shard.AppendAwaitRequest → AppendAwaited
+	methodCandidates uint8 = 32 + iota // wire.AppendCandidatesRequest → AppendCandidates
+	methodPull                         // wire.AppendPullRequest → AppendPulled
+	methodAwait                        // wire.AppendCandidatesRequest → AppendAwaited
 	methodSlots      uint8 = 41        // wire.AppendSlots, then as methodList
 )
 
@@ -150,7 +150,7 @@ type Router struct {
 	host    Host
 	tasks   task.Env
 	waiters *pullWaiters
-	pace    *pace
+	pace    *bulkPace
 	states  openStates
 	awaited awaited
 
@@ -160,7 +160,7 @@ type Router struct {
 // New makes a router. It starts nothing.
 func New(cfg Config) *Router {
 	cfg.BulkPage, cfg.SearchSlots = cmp.Or(cfg.BulkPage, bulkPage), cmp.Or(cfg.SearchSlots, searchSlots)
-	return &Router{shardCount: shardCount{cluster: cfg.Cluster, topic: cfg.Topic}, cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
+	return &Router{shardCount: shardCount{cluster: cfg.Cluster, topic: cfg.Topic}, cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newBulkPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 
 // Run looks after the consumers that wait, until the context ends.

@@ -11,7 +11,7 @@
 //     the breaker's allowance, and is held until the call ends.
 //  2. Then either Start it (once) or Cancel it (once). A permit that is neither
 //     started nor cancelled holds its slot for ever. A started call begins at once, or, while
-//     others keep its receiver busy, when one of those ends, 25 ms later at most: see pace.
+//     others keep its receiver busy, when one of those ends, 25 ms later at most: see destinationPace.
 //  3. A caller without a slot waits, at the destination or for a slot of the node: see
 //     delivery.Ask. Its waiters are called on any goroutine, with no lock held, and must not
 //     block. When a breaker opens, those that wait for it are handed back.

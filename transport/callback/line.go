@@ -9,7 +9,7 @@ import (
 // waits longer than longestWait, whatever the pace.
 type line struct {
 	mu    sync.Mutex
-	pace  pace
+	pace  destinationPace
 	first *callSlot // Invariant: while one waits, another runs, whose worker will take it
 	last  *callSlot
 	alarm *time.Timer // set while one waits: looks for those that have waited too long

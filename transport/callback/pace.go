@@ -14,7 +14,7 @@ const (
 	longestWait = 25 * time.Millisecond
 )
 
-// pace is how many calls at once at a destination are of use. A receiver nearby answers faster than
+// destinationPace is how many calls at once at a destination are of use. A receiver nearby answers faster than
 // a node can send. More calls than keep both busy wait in each other's way: each of 256 at once
 // costs half as much processor time again as each of 16, and all else in the node waits behind
 // them. A receiver far away takes longer for an answer than the node for 256 calls, and has no such
@@ -25,7 +25,7 @@ const (
 // for longestWait, and the limit rises to what ran then, for a while.
 //
 // It has no clock and no goroutine.
-type pace struct {
+type destinationPace struct {
 	running          int           // calls that have begun and not ended
 	shortest, before time.Duration // the shortest answer time of this window, and of the one before; 0: none
 	window           time.Time     // when this one began
@@ -33,26 +33,26 @@ type pace struct {
 }
 
 // limit is how many calls may run at once.
-func (p *pace) limit() int {
-	shortest := p.shortest
-	if p.before > 0 {
-		shortest = min(shortest, p.before)
+func (dp *destinationPace) limit() int {
+	shortest := dp.shortest
+	if dp.before > 0 {
+		shortest = min(shortest, dp.before)
 	}
-	return max(leastPace+int(shortest*sentInMs/time.Millisecond), p.least)
+	return max(leastPace+int(shortest*sentInMs/time.Millisecond), dp.least)
 }
 
 // full reports that one more call would only wait.
-func (p *pace) full() bool { return p.running >= p.limit() }
+func (dp *destinationPace) full() bool { return dp.running >= dp.limit() }
 
 // answered records how long an answer took, on a connection that was open.
-func (p *pace) answered(took time.Duration, now time.Time) {
+func (dp *destinationPace) answered(took time.Duration, now time.Time) {
 	took = max(took, 1)
-	if p.shortest == 0 || now.Sub(p.window) >= paceWindow {
-		p.before, p.shortest, p.window = p.shortest, took, now
-		p.least /= 2
+	if dp.shortest == 0 || now.Sub(dp.window) >= paceWindow {
+		dp.before, dp.shortest, dp.window = dp.shortest, took, now
+		dp.least /= 2
 	}
-	p.shortest = min(p.shortest, took)
+	dp.shortest = min(dp.shortest, took)
 }
 
 // overdue records that calls had waited for longestWait. They run now.
-func (p *pace) overdue() { p.least = max(p.least, p.running) }
+func (dp *destinationPace) overdue() { dp.least = max(dp.least, dp.running) }

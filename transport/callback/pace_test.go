@@ -16,7 +16,7 @@ import (
 // TestPace: the limit follows the shortest answer time of ten seconds, and what ran when calls had
 // waited too long.
 func TestPace(t *testing.T) {
-	var p pace
+	var p destinationPace
 	start := time.Unix(1_700_000_000, 0)
 	for i, step := range []struct {
 		after   time.Duration // since the start

@@ -286,7 +286,7 @@ func (b *batch) attempt(rq *web.Request, todo []*operation, nowMs int64, brief b
 			}
 		}
 		if p == nil {
-			p = op.in.onto(t, op.verb)
+			p = op.in.bindTopic(t, op.verb)
 		}
 		if p != nil {
 			op.problem = p
@@ -307,7 +307,7 @@ func (b *batch) attempt(rq *web.Request, todo []*operation, nowMs int64, brief b
 		case send[i].Err != nil:
 			op.problem = web.Fault(send[i].Err)
 			rq.LogCause(op.problem)
-		case send[i].Result.Code == timer.TopicClosed || op.in.again(send[i].Result.Code):
+		case send[i].Result.Code == timer.TopicClosed || op.in.retryAsGiven(send[i].Result.Code):
 			stale = append(stale, op)
 		default:
 			op.result = send[i].Result

@@ -99,9 +99,9 @@ func (tr *timerRequest) address(t *timer.Topic) {
 	tr.cmd.ID = tr.id
 }
 
-// again reports whether the timer is to be looked for once more, by the id as it was given: it may
-// be of before the topic had a key.
-func (tr *timerRequest) again(code timer.Code) bool {
+// retryAsGiven reports whether the timer is to be looked for once more, by the id as it was given:
+// it may be of before the topic had a key.
+func (tr *timerRequest) retryAsGiven(code timer.Code) bool {
 	tr.asGiven = code == timer.NotFound && tr.keyed
 	return tr.asGiven
 }
@@ -133,7 +133,7 @@ func refusedByNew(rq *web.Request, in *timerRequest, v verb) *web.Problem {
 	if v != vAdd && v != vPut || rq.DryRun || rq.KnownTopicsOnly || rq.Who != nil && !rq.Who.May(web.ScopeTopics) {
 		return nil
 	}
-	if p := in.onto(rq.NewTopic(), v); p != nil {
+	if p := in.bindTopic(rq.NewTopic(), v); p != nil {
 		return p
 	}
 	if _, p := spec.Unredact(in.spec.Callback.Headers, &timer.Callback{}, ""); p != nil {
@@ -142,8 +142,8 @@ func refusedByNew(rq *web.Request, in *timerRequest, v verb) *web.Problem {
 	return refusal(timer.Preview(&in.cmd, nil, rq.NowMs()).Code)
 }
 
-// onto binds a prepared command to the topic as it stands and checks the rules of the topic.
-func (tr *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
+// bindTopic binds a prepared command to the topic as it stands and checks the rules of the topic.
+func (tr *timerRequest) bindTopic(t *timer.Topic, v verb) *web.Problem {
 	tr.cmd.Topic = t.ID
 	tr.address(t)
 	if (v == vAdd || v == vPut) && tr.given&spec.FIfLate == 0 {
@@ -192,7 +192,7 @@ func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Re
 	}
 	p = rq.OnTopic(v == vAdd || v == vPut, func() (*timer.Topic, *web.Problem) { return topicFor(rq, in, v) }, func(topic *timer.Topic) (bool, *web.Problem) {
 		t = topic
-		if p := in.onto(t, v); p != nil {
+		if p := in.bindTopic(t, v); p != nil {
 			return false, p
 		}
 		var err error
@@ -215,14 +215,14 @@ func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Re
 				}
 				if cmd == nil {
 					res = timer.Result{Code: timer.NotFound}
-					return in.again(res.Code), nil
+					return in.retryAsGiven(res.Code), nil
 				}
 			}
 			if res, err = decide(rq, in.shard(rq, t), cmd, brief); err != nil {
 				return false, web.Fault(err)
 			}
 			if !redacted || res.Code != timer.VersionMismatch || in.cmd.IfMatch != 0 {
-				return res.Code == timer.TopicClosed || in.again(res.Code), nil
+				return res.Code == timer.TopicClosed || in.retryAsGiven(res.Code), nil
 			}
 		}
 		return false, web.Fail(503, "overloaded", "the timer keeps changing; nothing was changed")

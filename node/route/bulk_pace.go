@@ -9,9 +9,9 @@ import (
 	"carillon/node/task"
 )
 
-// pace slows all bulk changes of a node, so that together they leave the shards, and the machine,
+// bulkPace slows all bulk changes of a node, so that together they leave the shards, and the machine,
 // to others: a few batches at a time, each followed by a rest before the next one may begin.
-type pace struct {
+type bulkPace struct {
 	tasks   task.Env
 	mu      sync.Mutex
 	free    int           // lanes
@@ -28,34 +28,34 @@ const (
 	paceSpan      = 50 * time.Millisecond
 )
 
-func newPace(tasks task.Env) *pace { return &pace{tasks: tasks, free: paceLanes} }
+func newBulkPace(tasks task.Env) *bulkPace { return &bulkPace{tasks: tasks, free: paceLanes} }
 
 // walk reads when there is room for it, and then rests for as long as the read took. The error is
 // that of the read, or of the context that has ended.
-func (p *pace) walk(ctx context.Context, read func() error) error {
-	return p.through(ctx, read, func(took time.Duration) time.Duration { return took })
+func (bp *bulkPace) walk(ctx context.Context, read func() error) error {
+	return bp.through(ctx, read, func(took time.Duration) time.Duration { return took })
 }
 
 // change does one batch when there is room for it, and then rests.
-func (p *pace) change(ctx context.Context, do func()) error {
-	return p.through(ctx, func() error { do(); return nil }, func(took time.Duration) time.Duration {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.took = took
+func (bp *bulkPace) change(ctx context.Context, do func()) error {
+	return bp.through(ctx, func() error { do(); return nil }, func(took time.Duration) time.Duration {
+		bp.mu.Lock()
+		defer bp.mu.Unlock()
+		bp.took = took
 		return restAfter(took)
 	})
 }
 
-func (p *pace) through(ctx context.Context, do func() error, rest func(took time.Duration) time.Duration) error {
-	if !p.enter(ctx) {
+func (bp *bulkPace) through(ctx context.Context, do func() error, rest func(took time.Duration) time.Duration) error {
+	if !bp.enter(ctx) {
 		return ctx.Err()
 	}
-	defer p.leave()
-	begin := p.tasks.Now()
+	defer bp.leave()
+	begin := bp.tasks.Now()
 	if err := do(); err != nil {
 		return err
 	}
-	if !p.tasks.Sleep(ctx, rest(p.tasks.Now()-begin)) {
+	if !bp.tasks.Sleep(ctx, rest(bp.tasks.Now()-begin)) {
 		return ctx.Err()
 	}
 	return nil
@@ -63,47 +63,47 @@ func (p *pace) through(ctx context.Context, do func() error, rest func(took time
 
 // batch is how many commands the next batch may have: the more, the longer the last one took.
 // Beyond paceQuick it waited for others.
-func (p *pace) batch() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return int(min(max(smallBatch*p.took/paceQuick, smallBatch), largeBatch))
+func (bp *bulkPace) batch() int {
+	bp.mu.Lock()
+	defer bp.mu.Unlock()
+	return int(min(max(smallBatch*bp.took/paceQuick, smallBatch), largeBatch))
 }
 
 // enter takes a lane; false when the context ends first.
-func (p *pace) enter(ctx context.Context) bool {
-	p.mu.Lock()
-	if p.free > 0 {
-		p.free--
-		p.mu.Unlock()
+func (bp *bulkPace) enter(ctx context.Context) bool {
+	bp.mu.Lock()
+	if bp.free > 0 {
+		bp.free--
+		bp.mu.Unlock()
 		return true
 	}
-	turn := p.tasks.NewSignal()
-	p.waiting = append(p.waiting, turn)
-	p.mu.Unlock()
+	turn := bp.tasks.NewSignal()
+	bp.waiting = append(bp.waiting, turn)
+	bp.mu.Unlock()
 	if turn.Wait(ctx, task.Forever) {
 		return true
 	}
-	p.mu.Lock()
-	at := slices.Index(p.waiting, turn)
+	bp.mu.Lock()
+	at := slices.Index(bp.waiting, turn)
 	if at >= 0 {
-		p.waiting = slices.Delete(p.waiting, at, at+1)
+		bp.waiting = slices.Delete(bp.waiting, at, at+1)
 	}
-	p.mu.Unlock()
+	bp.mu.Unlock()
 	if at < 0 { // it was given a lane meanwhile
-		p.leave()
+		bp.leave()
 	}
 	return false
 }
 
-func (p *pace) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.waiting) == 0 {
-		p.free++
+func (bp *bulkPace) leave() {
+	bp.mu.Lock()
+	defer bp.mu.Unlock()
+	if len(bp.waiting) == 0 {
+		bp.free++
 		return
 	}
-	p.waiting[0].Set()
-	p.waiting = p.waiting[1:]
+	bp.waiting[0].Set()
+	bp.waiting = bp.waiting[1:]
 }
 
 // restAfter is as long as the batch took, and longer where it took long: then others wait for the
