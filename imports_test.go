@@ -188,7 +188,7 @@ var parsed = sync.OnceValues(func() (files []sourceFile, err error) {
 		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
 			return nil
 		}
-		syntax, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		syntax, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import "slices"
 // redirect gives another destination to moves whose own is gone. Without that they would hold up
 // the others for as long. It does the same where the replicas that are to stay have died, so that
 // they could not elect a leader without the one that leaves: their leader does not let that one go
-// (see shard's mostHear).
+// (mostCaughtUp of shard/membership.go).
 func (p *planner) redirect() {
 	for i := range p.layout.rows {
 		row := &p.view.Rows[i+1]
@@ -23,10 +23,12 @@ func (p *planner) redirect() {
 	}
 }
 
-// redirectFrom prefers one that has not left yet and may stay, then a new one, then fewer, if most
-// of those are alive; and takes one that should leave back only before the row had no majority.
+// redirectFrom gives a row another replica in the place of the one on from. It prefers, in this
+// order, a replica of the row's former ones that is alive and may stay, a replica on a new node, and
+// none, if most of the others are alive. Without a majority of those it keeps a former replica that
+// should leave.
 func (p *planner) redirectFrom(i int, row *Assignment, from uint64) {
-	to, last := uint64(0), uint64(0)
+	to, last := uint64(0), uint64(0) // former replicas: one that may stay, one that should leave
 	for _, r := range row.Leaving {
 		switch {
 		case !p.alive(r.Node):

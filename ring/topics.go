@@ -36,7 +36,7 @@ func NewTopics(changed func()) *Topics {
 	return &Topics{topicSet: newTopicSet(0, nil), changed: changed}
 }
 
-// Topic finds a topic by its id; it implements shard.Topics.
+// Topic finds a topic by its id; it implements scheduler.Topics.
 func (t *Topics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
