@@ -183,7 +183,7 @@ func (c clients) newRead(id timer.ShardID, serve func(s *timerShard, budget int)
 // onWorker runs fn on a worker and waits for it.
 func (c clients) onWorker(w *worker, fn func(w *worker)) error {
 	wait := c.h.newWaiter(1)
-	return c.submit(w, &call{fn, wait}, wait, math.MaxInt)
+	return c.submit(w, &call{fn: fn, wait: wait}, wait, math.MaxInt)
 }
 
 // submit queues an event, unless more than bound wait, and waits for its answer.

@@ -281,7 +281,7 @@ func TestDrain(t *testing.T) {
 	r.pass(990 * time.Millisecond)
 	r.host.draining.Store(true)
 	flights := func() (n int) {
-		r.host.workers[0].box.post(&call{func(w *worker) { n = r.scheduler().Leases.Drain() }, fakeWaiter()})
+		r.host.workers[0].box.post(&call{fn: func(w *worker) { n = r.scheduler().Leases.Drain() }, wait: fakeWaiter()})
 		r.runIdle()
 		return n
 	}

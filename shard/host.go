@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -437,6 +438,9 @@ func (w *worker) abandon() {
 			e.wait.done() // its function is not run
 		}
 	}
+	for _, c := range w.afterWork {
+		c.wait.done()
+	}
 	for _, r := range w.groups {
 		if r.raft == nil {
 			continue
@@ -454,19 +458,41 @@ func (w *worker) abandon() {
 type call struct {
 	fn   func(w *worker)
 	wait *waiter
+	last bool // after the work of a turn; see runAfterWork
 }
 
 func (c *call) handle(w *worker) {
+	if c.last {
+		w.afterWork = append(w.afterWork, c)
+		return
+	}
 	c.fn(w)
 	c.wait.done()
 }
 
+// runAfterWork runs the calls that wait for this turn's work. If due timers of a shard were passed
+// over, because the turn's time was over, they wait for the next one, in which that shard is first.
+func (w *worker) runAfterWork() {
+	if len(w.afterWork) == 0 || slices.ContainsFunc(w.shards, func(s *timerShard) bool { return s.scheduler.PassedOver() }) {
+		return
+	}
+	for _, c := range w.afterWork {
+		c.fn(w)
+		c.wait.done()
+	}
+	clear(w.afterWork)
+	w.afterWork = w.afterWork[:0]
+}
+
 // onWorkers runs fn on every worker, possibly at once, and waits for all. A stopped worker is
 // skipped.
-func (h *Host) onWorkers(fn func(w *worker)) {
+func (h *Host) onWorkers(fn func(w *worker)) { h.callWorkers(call{fn: fn}) }
+
+func (h *Host) callWorkers(c call) {
 	wait := h.newWaiter(len(h.workers) + 1)
+	c.wait = wait
 	for _, w := range h.workers {
-		if w.box.put(&call{fn, wait}, math.MaxInt) != nil {
+		if w.box.put(&c, math.MaxInt) != nil {
 			wait.done()
 		}
 	}

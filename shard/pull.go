@@ -175,11 +175,11 @@ func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64,
 }
 
 // Candidates returns the first most ready timers of a topic in the shards that this node leads, in
-// order.
+// order. A timer that was due when its add was answered, before the call, has left the wheel by then.
 func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
 	var out []timer.Candidate
-	c.h.onWorkers(func(w *worker) {
+	c.h.callWorkers(call{last: true, fn: func(w *worker) {
 		var leads []*scheduler.Scheduler
 		for _, s := range w.shards {
 			leads = append(leads, s.scheduler)
@@ -188,7 +188,7 @@ func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([
 		mu.Lock()
 		defer mu.Unlock()
 		out = append(out, list...)
-	})
+	}})
 	scheduler.SortCandidates(out)
 	return out[:min(len(out), most)], nil
 }

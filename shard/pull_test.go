@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,59 @@ func TestPullOrder(t *testing.T) {
 	r.wantState("a", "leased 1")
 	r.wantCalls("")
 	r.audit()
+}
+
+// TestPullOffersWhatIsDueAlready: consumers are offered a timer that was due when its add was
+// answered, in each shard, however many wait there and however little time a turn has.
+func TestPullOffersWhatIsDueAlready(t *testing.T) {
+	const shards = 3 * leastShards
+	for _, each := range []int{1, 2 * clockCheckSteps} {
+		r := newHostHarness(t, func(c *Config) {
+			c.Shards, c.MaxQueued, c.Clock = shards, 1<<20, slowClock{c.Clock.(*fakeClock)}
+		})
+		r.pulled(nil)
+		var adds []*pending
+		for i := range shards * each {
+			p, err := r.submit(timer.ShardID(1+i%shards), timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: r.clock.wallMs - 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			adds = append(adds, p)
+		}
+		for slices.ContainsFunc(adds, func(p *pending) bool { return !p.answered() }) {
+			r.turn()
+		}
+		offered := map[timer.ShardID]bool{}
+		r.atOnce(func() {
+			list, _ := r.host.Candidates(t.Context(), 1, shards*each)
+			for _, c := range list {
+				offered[c.Shard] = true
+			}
+		})
+		if len(offered) != shards {
+			t.Errorf("%d timers in each shard: those of %d of %d shards are offered", each, len(offered), shards)
+		}
+	}
+}
+
+// atOnce is blocking for a call that asks all workers. No worker has a turn before it is asked.
+func (h *hostHarness) atOnce(fn func()) {
+	asked := make([]int, len(h.host.workers))
+	for i, w := range h.host.workers {
+		asked[i] = w.box.waiting() + 1
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	for i, w := range h.host.workers {
+		for w.box.waiting() < asked[i] {
+			runtime.Gosched()
+		}
+	}
+	h.runIdle()
+	<-done
 }
 
 func TestAckLease(t *testing.T) {

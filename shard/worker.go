@@ -66,6 +66,8 @@ type worker struct {
 	again   []*replica // to be worked on in another turn, right after this one
 	stalled []*replica // to be worked on when a frame is done
 
+	afterWork []*call // to be run when due timers have been looked at; see runAfterWork
+
 	alone bool // as of the last tick: none of its groups has another voter
 
 	outbox    []outgoing // by node, in order of first use
@@ -161,6 +163,7 @@ func (w *worker) turn() {
 		w.startHeld()
 	}
 	w.dirty = w.dirty[:0]
+	w.runAfterWork()
 	w.effort.Slots += uint64(w.budget.scanned)
 	w.flush()
 	w.account()

@@ -156,6 +156,10 @@ func (s *Scheduler) Run() {
 	}
 }
 
+// PassedOver reports that none of the due timers has left the wheel, because this leader had no time
+// for that in the last turn, or has just begun. It has its turn at once, or at the next tick.
+func (s *Scheduler) PassedOver() bool { return s.active && s.sure() && !s.due.least }
+
 // StartHeld starts held calls that have become due within a turn, and reports whether there are any.
 func (s *Scheduler) StartHeld() bool {
 	if !s.active || !s.mayStart() || s.Leases.held.len() == 0 || s.Leases.held.top().dueMs > s.now.WallMs {
