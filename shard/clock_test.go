@@ -306,6 +306,8 @@ func TestSeriesAcrossAClockSetBack(t *testing.T) {
 		repeat("span", func(*timer.Spec) {})
 		repeat("cron", func(s *timer.Spec) { s.Repeat.EveryMs, s.Repeat.Cron = 0, "* * * * *" })
 		repeat("moved", func(*timer.Spec) {})
+		repeat("patched", func(*timer.Spec) {})
+		r.do(timer.Command{Kind: timer.Modify, ID: "patched", Patch: &timer.Patch{Priority: true}})
 		r.pass(90 * time.Second)
 		later := at + (20 * 365 * 24 * time.Hour).Milliseconds()
 		r.do(timer.Command{Kind: timer.Modify, ID: "moved", Patch: &timer.Patch{Spec: timer.Spec{DueMs: later}, Due: true}})
@@ -316,7 +318,7 @@ func TestSeriesAcrossAClockSetBack(t *testing.T) {
 		r.pass(time.Second)
 		r.calls.take()
 		r.pass(5 * time.Minute)
-		for _, id := range []string{"span", "cron"} {
+		for _, id := range []string{"span", "cron", "patched"} {
 			if n := r.calls.count(id); n != 5 {
 				t.Errorf("catch-up %d: %s was called %d times in five minutes (%d before)", catchUp, id, n, before)
 			}
