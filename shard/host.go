@@ -458,16 +458,25 @@ func (w *worker) abandon() {
 type call struct {
 	fn   func(w *worker)
 	wait *waiter
-	last bool // after the work of a turn; see runAfterWork
+	// late is run in place of fn after the work of a turn, again and again until it returns true; the
+	// last time with last. See runAfterWork.
+	late func(w *worker, last bool) (done bool)
 }
 
 func (c *call) handle(w *worker) {
-	if c.last {
-		w.afterWork = append(w.afterWork, c)
+	if c.late != nil {
+		w.afterWork = append(w.afterWork, lateCall{c, w.timers.WallMs + 1, w.now.Mono + time.Millisecond})
 		return
 	}
 	c.fn(w)
 	c.wait.done()
+}
+
+// lateCall is a call that sees what is due.
+type lateCall struct {
+	*call
+	dueMs int64         // times are rounded up: what is due by then was asked to be due before the call
+	until time.Duration // the longest wait for that; on clocks.Moment.Mono
 }
 
 // runAfterWork runs the calls that wait for this turn's work. If due timers of a shard were passed
@@ -476,12 +485,14 @@ func (w *worker) runAfterWork() {
 	if len(w.afterWork) == 0 || slices.ContainsFunc(w.shards, func(s *timerShard) bool { return s.scheduler.PassedOver() }) {
 		return
 	}
-	for _, c := range w.afterWork {
-		c.fn(w)
-		c.wait.done()
-	}
-	clear(w.afterWork)
-	w.afterWork = w.afterWork[:0]
+	w.afterWork = slices.DeleteFunc(w.afterWork, func(c lateCall) bool {
+		awaits := w.now.Mono < c.until && slices.ContainsFunc(w.shards, func(s *timerShard) bool { return s.scheduler.AwaitsInstant(c.dueMs) })
+		done := c.late(w, !awaits)
+		if done {
+			c.wait.done()
+		}
+		return done
+	})
 }
 
 // onWorkers runs fn on every worker, possibly at once, and waits for all. A stopped worker is

@@ -179,15 +179,19 @@ func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64,
 func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
 	var out []timer.Candidate
-	c.h.callWorkers(call{last: true, fn: func(w *worker) {
+	c.h.callWorkers(call{late: func(w *worker, last bool) bool {
 		var leads []*scheduler.Scheduler
 		for _, s := range w.shards {
 			leads = append(leads, s.scheduler)
 		}
 		list := scheduler.TopCandidates(leads, topic, most)
+		if len(list) < most && !last {
+			return false
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		out = append(out, list...)
+		return true
 	}})
 	scheduler.SortCandidates(out)
 	return out[:min(len(out), most)], nil

@@ -152,6 +152,32 @@ func TestPullOffersWhatIsDueAlready(t *testing.T) {
 	}
 }
 
+// TestPullOffersWhatIsDueInThisMillisecond: times are rounded up, so a timer that was to be due at
+// once may be due a little after its answer.
+func TestPullOffersWhatIsDueInThisMillisecond(t *testing.T) {
+	r := pullHarness(t, nil)
+	r.add("a", time.Millisecond)
+	r.add("b", 2*time.Millisecond)
+	asked := make(chan int)
+	go func() {
+		list, _ := r.host.Candidates(t.Context(), 1, 3)
+		asked <- len(list)
+	}()
+	for r.host.workers[0].box.waiting() == 0 {
+		runtime.Gosched()
+	}
+	r.runIdle()
+	select {
+	case n := <-asked:
+		t.Errorf("%d offers before the next millisecond", n)
+	default:
+		r.pass(time.Millisecond)
+		if n := <-asked; n != 1 {
+			t.Errorf("%d offers, not one", n)
+		}
+	}
+}
+
 // atOnce is blocking for a call that asks all workers. No worker has a turn before it is asked.
 func (h *hostHarness) atOnce(fn func()) {
 	asked := make([]int, len(h.host.workers))

@@ -66,7 +66,7 @@ type worker struct {
 	again   []*replica // to be worked on in another turn, right after this one
 	stalled []*replica // to be worked on when a frame is done
 
-	afterWork []*call // to be run when due timers have been looked at; see runAfterWork
+	afterWork []lateCall // to be run when due timers have been looked at; see runAfterWork
 
 	alone bool // as of the last tick: none of its groups has another voter
 

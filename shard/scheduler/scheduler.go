@@ -160,6 +160,11 @@ func (s *Scheduler) Run() {
 // for that in the last turn, or has just begun. It has its turn at once, or at the next tick.
 func (s *Scheduler) PassedOver() bool { return s.active && s.sure() && !s.due.least }
 
+// AwaitsInstant reports that a timer which may not be leased before it is due will be due by then.
+func (s *Scheduler) AwaitsInstant(ms int64) bool {
+	return s.active && !s.cfg.ManualClock && s.due.exact.len() > 0 && s.due.exact.top().dueMs <= ms
+}
+
 // StartHeld starts held calls that have become due within a turn, and reports whether there are any.
 func (s *Scheduler) StartHeld() bool {
 	if !s.active || !s.mayStart() || s.Leases.held.len() == 0 || s.Leases.held.top().dueMs > s.now.WallMs {

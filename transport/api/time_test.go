@@ -9,18 +9,6 @@ import (
 	"carillon/transport/api/web"
 )
 
-// TestNoDelayIsDueAtOnce: a delay is rounded up, and none is: such a timer is due when its add is
-// answered, so that a pull that follows finds it.
-func TestNoDelayIsDueAtOnce(t *testing.T) {
-	h := newHarness(t)
-	for body, want := range map[string]int64{`"delay":"0s"`: noonMs - 1, `"delay_ms":0`: noonMs - 1, `"delay_ms":1`: noonMs + 1} {
-		h.do("POST", timersPath, `{`+body+`,`+cb+`}`).want(201).has("due_ms", fmt.Sprint(want))
-		if r := h.do("POST", "/v1/topics/orders/batch", `{"ops":[{"op":"add",`+body+`,`+cb+`}]}`).want(200); !strings.Contains(r.body, fmt.Sprint(want)) {
-			t.Errorf("%s in a batch: %s", body, r.body)
-		}
-	}
-}
-
 func TestLocalTimes(t *testing.T) {
 	h := newHarness(t)
 	for i, c := range []struct{ local, zone, due string }{

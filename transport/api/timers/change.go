@@ -21,9 +21,6 @@ func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Proble
 	}
 	if in.given&spec.TimeFields != 0 {
 		due = in.when.Due(nowMs)
-		if in.when.Delay && in.when.Ms == 0 { // due when it is answered: not in the rest of this ms
-			due = rq.Clock().UnixMilli()
-		}
 	}
 	due, p := in.firstOf(due, nowMs)
 	if p != nil {
