@@ -26,8 +26,13 @@ func (s *Self) Admit(h peer.Hello) error {
 		return nil
 	}
 	id := s.Identity().ClusterID
-	if id == "" || h.Cluster != id {
-		return fmt.Errorf("it belongs to cluster %q, this node to %q", h.Cluster, id)
+	switch {
+	case id == "":
+		return errUnjoined
+	case h.Cluster == "":
+		return fmt.Errorf("%w: it has not joined a cluster", peer.ErrLater)
+	case h.Cluster != id:
+		return fmt.Errorf("it belongs to cluster %q, the node that refuses to cluster %q: see --join of both", h.Cluster, id)
 	}
 	m := s.member.Load()
 	if m == nil {

@@ -46,6 +46,22 @@ func certified(t *testing.T) *Self {
 	return s
 }
 
+// TestAdmitSaysWhoHasNotJoined: an operator reads why a node is refused that joins, or is refused by
+// one; it passes by itself.
+func TestAdmitSaysWhoHasNotJoined(t *testing.T) {
+	for own, tt := range map[string]struct{ theirs, want string }{
+		"":  {"c", "not yet: the node that refuses has not joined its cluster"},
+		"c": {"", "not yet: it has not joined a cluster"},
+		"d": {"c", `it belongs to cluster "c", the node that refuses to cluster "d": see --join of both`},
+	} {
+		s := certified(t)
+		s.identity.Store(&Identity{ClusterID: own, NodeID: 1})
+		if err := s.Admit(peer.Hello{Cluster: tt.theirs, Node: 2, Name: "n2", Lane: peer.LaneControl}); err == nil || err.Error() != tt.want {
+			t.Errorf("%q, %q: %v", own, tt.theirs, err)
+		}
+	}
+}
+
 // A certificate speaks for the node of its name only, and a removed node is not heard any more.
 func TestAdmit(t *testing.T) {
 	s := certified(t)

@@ -34,6 +34,29 @@ func TestRemovalMustBeProven(t *testing.T) {
 	}
 }
 
+// TestNewestPlaceCounts: a node that was given up asks for its place until a member has the new one:
+// the first to answer may have an old copy.
+func TestNewestPlaceCounts(t *testing.T) {
+	s, _ := older(t)
+	r := s.member.Load().registration
+	cmd := ring.Command{Verb: ring.Register, Node: &ring.Node{ID: 4, Name: "n4"}}
+	if _, err := r.State.Apply(9, cmd.Encode()); err != nil {
+		t.Fatal(err)
+	}
+	rows := map[uint64]string{2: `{"epoch":3,"members":[{"node":1,"replica":1}]}`, 4: `{"epoch":7,"members":[{"node":1,"replica":300}]}`}
+	s.Connect(scripted{answer: func(node uint64) (string, error) {
+		return `{"cluster_id":"c","shards":1,"replicas":1,"meta":` + rows[node] + `}`, nil
+	}}, crowd{of: 4})
+	row, removed := r.askForPlace(t.Context())
+	if removed || row == nil || row.Epoch != 7 {
+		t.Errorf("removed %v, row %+v", removed, row)
+	}
+	rows[2], rows[4] = rows[4], rows[2]
+	if row, _ := r.askForPlace(t.Context()); row == nil || row.Epoch != 7 {
+		t.Errorf("row %+v", row)
+	}
+}
+
 // crowd is a discovery that sees nodes 1 … of a cluster.
 type crowd struct {
 	quiet

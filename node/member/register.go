@@ -145,7 +145,8 @@ func (r *registration) keepPlace(ctx context.Context) {
 
 // askForPlace asks other members for the cluster's record of this node; removed: it does not belong
 // to it any more. Else row is the meta group's, if it names this node; nil: no member has answered
-// so.
+// so. A member's copy may stand still: the newest row counts, and the first that has a later replica
+// of this node ends the search.
 func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, removed bool) {
 	self, err := r.describe()
 	if err != nil {
@@ -172,10 +173,15 @@ func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, 
 		}
 		var a joinAnswer
 		if err == nil && from.Cluster == r.Identity().ClusterID && json.Unmarshal(reply, &a) == nil && a.ClusterID == r.Identity().ClusterID && a.Meta != nil {
-			return a.Meta, false
+			if row == nil || a.Meta.Epoch > row.Epoch {
+				row = a.Meta
+			}
+			if memberOf(row, r.id) > r.ownReplica() {
+				break
+			}
 		}
 	}
-	return nil, false
+	return row, false
 }
 
 // placeRounds is how many times in a row the copy must have stood still behind the leader's.

@@ -14,6 +14,7 @@ package member
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,9 @@ import (
 // ErrRemoved ends the process: the cluster has removed the node, and there is nothing left for it
 // to do.
 var ErrRemoved = errors.New("node: this node was removed from the cluster; its data directory can be deleted")
+
+// errUnjoined is for another node to read.
+var errUnjoined = fmt.Errorf("%w: the node that refuses has not joined its cluster", peer.ErrLater)
 
 var errNotYet = errors.New("this node has not joined its cluster yet")
 
