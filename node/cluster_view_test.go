@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"carillon/transport/api/backend"
 )
@@ -30,6 +31,24 @@ func TestHealthyWithADrainedNode(t *testing.T) {
 		if healthy(&v) != (state == backend.ShardMoving) {
 			t.Errorf("a shard is %s while shards double: healthy %v", state, healthy(&v))
 		}
+	}
+}
+
+// TestFoundedIsHealthyWithLeaders: a cluster that was founded just now is healthy once each of its
+// shards has a leader, and not while they are still to be elected.
+func TestFoundedIsHealthyWithLeaders(t *testing.T) {
+	n := startUnready(t, t.TempDir(), func(c *Config) { c.Shards = 64 })
+	var v struct {
+		Healthy bool
+		Nodes   []struct{ Leads int }
+	}
+	for deadline := time.Now().Add(patience); !v.Healthy && time.Now().Before(deadline); {
+		if code, body := n.call("GET", "/v1/cluster", ""); code != 200 || json.Unmarshal([]byte(body), &v) != nil {
+			t.Fatal(code, body)
+		}
+	}
+	if !v.Healthy || v.Nodes[0].Leads != 64 {
+		t.Errorf("healthy %v, and leads %v", v.Healthy, v.Nodes)
 	}
 }
 
