@@ -184,6 +184,9 @@ func TestClusterFaults(t *testing.T) {
 			if r.problem(tt.status, tt.code); strings.Contains(r.body, "inner detail") {
 				t.Errorf("%v shows: %s", tt.err, r.body)
 			}
+			if meta := "the meta group has no leader now"; strings.Contains(r.body, meta) != (tt.code == "no_leader") {
+				t.Errorf("%v: %s", tt.err, r.body)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"carillon/internal/feature"
+	"carillon/timer"
 	"carillon/timer/recurrence"
 	"carillon/transport/api/backend"
 	"carillon/transport/api/web"
@@ -170,6 +171,9 @@ func fault(rq *web.Request, err error) *web.Problem {
 		return web.Fail(422, web.BadShards, err.Error())
 	case errors.Is(err, backend.ErrResharding):
 		return web.Fail(409, "busy", err.Error()+"; GET /v1/cluster shows how far it is")
+	case errors.Is(err, timer.ErrNoLeader):
+		return web.Fail(503, "no_leader", "the meta group has no leader now, and nothing was changed: most of its nodes must be up. "+
+			"Try again in a moment; if that does not help, start the nodes that are down, with their data directories (carillon ctl doctor names them)")
 	case errors.Is(err, backend.ErrNoOtherNode):
 		return web.Fail(409, web.NotDrained, err.Error())
 	}
