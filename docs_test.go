@@ -128,7 +128,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // is read without them.
 func TestPackagesLinkToTheRepository(t *testing.T) {
 	const url = "https://example.com/carillon/blob/v1.0.0/"
-	for _, page := range []string{"client/README.md", "clients/python/README.md", "clients/typescript/README.md", "CHANGELOG.md"} {
+	for _, page := range []string{"client/README.md", "clients/python/README.md", "clients/typescript/README.md", "deploy/helm/carillon/README.md", "CHANGELOG.md"} {
 		text, err := exec.Command("scripts/links.sh", url, page).Output()
 		if err != nil {
 			t.Fatal(err)

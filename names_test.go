@@ -73,6 +73,11 @@ func namesOf(out map[string]bool, at string, v any) {
 				continue // texts, and bounds that may become wider
 			case "type", "$ref":
 				out[at+" "+key+" "+toText(part)] = true
+				if list, ok := part.([]any); ok { // any of these
+					for _, name := range list {
+						out[at+" "+key+" "+toText(name)] = true
+					}
+				}
 				continue
 			case "enum":
 				if list, ok := part.([]any); ok {

@@ -84,6 +84,9 @@ chart=carillon-$number.tgz
 export HELM_CACHE_HOME="$work/helm" HELM_CONFIG_HOME="$work/helm" HELM_DATA_HOME="$work/helm"
 "$HELM" lint --strict --kube-version 1.30.0 "$chart" >"$work/lint" || { cat "$work/lint" >&2; exit 1; }
 has "$("$HELM" show chart "$chart")" "version: $number" "$chart"
+tar --extract --to-stdout --file "$chart" carillon/LICENSE | cmp - "$sources/LICENSE"
+reads "$chart" < <("$HELM" show readme "$chart")
+has "$("$HELM" show readme "$chart")" "helm install carillon" "$chart"
 "$HELM" template carillon "$chart" --kube-version 1.30.0 >"$work/carillon.yaml"
 has "$(cat "$work/carillon.yaml")" "image: \"carillon:$number\"" "$chart"
 (cd "$sources/deploy/kubernetes/decode" && GOFLAGS='' go run . "$work/carillon.yaml") >/dev/null

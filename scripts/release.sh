@@ -39,11 +39,12 @@ sources() {
 	sed -i "s/^version = .*/version = \"$python_number\"/" clients/python/pyproject.toml
 	sed -i "s/^version: .*/version: $number/; s/^appVersion: .*/appVersion: $number/" deploy/helm/carillon/Chart.yaml
 	sed -i "s/carillon-client-[0-9].*\.tgz/carillon-client-$number.tgz/; s/carillon_client-[0-9].*-py3/carillon_client-$python_number-py3/" clients/*/README.md
-	for page in client/README.md clients/*/README.md CHANGELOG.md; do
+	for page in client/README.md clients/*/README.md deploy/helm/carillon/README.md CHANGELOG.md; do
 		./scripts/links.sh "$links" "$page" >page
 		mv page "$page"
 	done
 	cp LICENSE client/ # as the go command does with a module in a folder
+	cp LICENSE deploy/helm/carillon/
 	cd "$root"
 }
 

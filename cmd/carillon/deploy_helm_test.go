@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -52,11 +54,99 @@ func helmTemplate(t *testing.T, release string, flags ...string) (out []byte, fa
 // by its name.
 func TestHelmChartRefusesValues(t *testing.T) {
 	for set, want := range map[string]string{
-		"replicsa=3": "'replicsa' not allowed", "replicas=three": "'/replicas': got string", "image.tag=7": "'/image/tag'", "image.pullPolicy=Sometimes": "'/image/pullPolicy'",
+		"replicsa=3": "'replicsa' not allowed", "image.tag=1.0.0@sha256:0": "'/image/tag'", "image.tag=a/b": "'/image/tag'", "replicas=three": "'/replicas': got string", "image.tag=7": "'/image/tag'", "image.pullPolicy=Sometimes": "'/image/pullPolicy'",
 		"storage.size=big": "'/storage/size'", "serviceMonitor.enabled=yes": "'/serviceMonitor/enabled'", "traces.sample=2": "'/traces/sample'", "backup.to=/backups": "'/backup/to'", "backup.every=1h": "'/backup/every'",
 	} {
 		if _, fault := helmTemplate(t, "carillon", "--set", set); !strings.Contains(fault, want) {
 			t.Errorf("%s: %q lacks %q", set, fault, want)
+		}
+	}
+}
+
+// TestHelmChartNames: names that Services must not have are refused with what to do, and labels are
+// those of Kubernetes, whatever names the image and the release have.
+func TestHelmChartNames(t *testing.T) {
+	for _, release := range []string{"my.rel", "1timers", "a.carillon"} {
+		if _, fault := helmTemplate(t, release); !strings.Contains(fault, "take another name for the release, such as") {
+			t.Errorf("%s: %q", release, fault)
+		}
+	}
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	for tag, want := range map[string][2]string{
+		"1.0.0": {"1.0.0", ":1.0.0"}, "1.0.0@" + digest: {"1.0.0", ":1.0.0@" + digest}, digest: {"sha256-" + digest[7:63], "@" + digest},
+		strings.Repeat("a", 62) + ".b": {strings.Repeat("a", 62), ":" + strings.Repeat("a", 62) + ".b"}, "_x": {"x", ":_x"},
+	} {
+		for _, release := range []string{"true", "carillon"} {
+			out, fault := helmTemplate(t, release, "--set-string", "image.tag="+tag)
+			if fault != "" {
+				t.Errorf("%s: %s", tag, fault)
+				continue
+			}
+			file := filepath.Join(t.TempDir(), "rendered.yaml")
+			if err := os.WriteFile(file, out, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, doc := range documents(t, file) {
+				labels := at(t, doc, "metadata", "labels").(map[string]any)
+				for key, value := range labels {
+					if text, is := value.(string); !is || !label.MatchString(text) {
+						t.Errorf("%s of the %v for the tag %s is %#v", key, doc["kind"], tag, value)
+					}
+				}
+				if labels["app.kubernetes.io/version"] != want[0] {
+					t.Errorf("the version for the tag %s is %v", tag, labels["app.kubernetes.io/version"])
+				}
+				if doc["kind"] == "StatefulSet" {
+					if image := at(t, doc, "spec", "template", "spec", "containers", "0", "image"); image != "carillon"+want[1] {
+						t.Errorf("the image for the tag %s is %v", tag, image)
+					}
+				}
+			}
+		}
+	}
+}
+
+var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+
+// TestHelmChartTexts: a text that looks like something else in YAML stays a text, and a number where
+// Kubernetes wants a text becomes one, by --set and in a file.
+func TestHelmChartTexts(t *testing.T) {
+	texts := map[string][]string{
+		"storage.className": {"spec", "volumeClaimTemplates", "0", "spec", "storageClassName"}, "serviceAccountName": {"spec", "template", "spec", "serviceAccountName"},
+		"auth.existingSecret": {"spec", "template", "spec", "volumes", "0", "secret", "secretName"}, "imagePullSecrets[0].name": {"spec", "template", "spec", "imagePullSecrets", "0", "name"},
+		"podAnnotations.a": {"spec", "template", "metadata", "annotations", "a"}, "nodeSelector.a": {"spec", "template", "spec", "nodeSelector", "a"},
+	}
+	for name, path := range texts {
+		for _, text := range []string{"true", "1e3", "a: b # c"} {
+			if got := at(t, chart(t, "carillon", "--set-string", name+"="+text)["StatefulSet carillon"], path...); got != text {
+				t.Errorf("%s=%s is %#v", name, text, got)
+			}
+		}
+	}
+	all := chart(t, "carillon", "--set-string", "backup.to=s3://1,backup.credentialsSecret=true,backup.region=1,serviceMonitor.interval=1,serviceMonitor.tokenSecret.name=true,serviceMonitor.tokenSecret.key=null",
+		"--set", "serviceMonitor.enabled=true", "--set-string", "traces.endpoint=http://c # d")
+	set, endpoint := all["StatefulSet carillon"], at(t, all["ServiceMonitor carillon"], "spec", "endpoints", "0")
+	if volumes := at(t, set, "spec", "template", "spec", "volumes").([]any); at(t, volumes[1], "secret", "secretName") != "true" {
+		t.Errorf("volumes are %v", volumes)
+	}
+	credentials := map[string]any{"name": "true", "key": "null"}
+	if at(t, endpoint, "interval") != "1" || !reflect.DeepEqual(at(t, endpoint, "authorization", "credentials"), credentials) {
+		t.Errorf("the endpoint is %v", endpoint)
+	}
+	if args := at(t, set, "spec", "template", "spec", "containers", "0", "args").([]any); !slices.Contains(args, any("--otlp-endpoint=http://c # d")) {
+		t.Errorf("%v", args)
+	}
+
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("storage: {size: 20000000000}\npodAnnotations: {a: 1000000, b: true}\nnodeSelector: {a: 7}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{{"--values", file}, {"--set", "storage.size=20000000000,podAnnotations.a=1000000,podAnnotations.b=true,nodeSelector.a=7"}} {
+		set := chart(t, "carillon", flags...)["StatefulSet carillon"]
+		annotations := at(t, set, "spec", "template", "metadata", "annotations")
+		if at(t, annotations, "a") != "1000000" || at(t, annotations, "b") != "true" || at(t, set, "spec", "template", "spec", "nodeSelector", "a") != "7" ||
+			at(t, set, "spec", "volumeClaimTemplates", "0", "spec", "resources", "requests", "storage") != "20000000000" {
+			t.Errorf("%v: %v", flags, set)
 		}
 	}
 }
