@@ -33,19 +33,6 @@ type gossipNode struct {
 	meta       []byte // valid during the call only
 }
 
-// gossipEvents are the library's calls, mostly under its lock: copy and hand off, never call back
-// into gossip.
-type gossipEvents interface {
-	bound(addr string)        // before anything else
-	metadata() []byte         // this node's description to others; at most metaMax bytes
-	admit(n gossipNode) error // before each news of a living node; an error keeps it out
-	// Called before a full exchange with another node that knows these living ones.
-	admitAny(nodes []gossipNode) error
-	nodeSeen(n gossipNode)
-	nodeLost(n gossipNode)
-	queueNotice(n notice)
-}
-
 type gossipConfig struct {
 	node      string
 	bind      string   // host:port
@@ -67,7 +54,7 @@ type gossip struct {
 }
 
 // startGossip binds and starts; ctx ends the dials of the library, not the gossip.
-func startGossip(ctx context.Context, c gossipConfig, events gossipEvents) (*gossip, error) {
+func startGossip(ctx context.Context, c gossipConfig, events *Members) (*gossip, error) {
 	bind, err := resolveOne(ctx, c.bind)
 	if err != nil {
 		return nil, err
@@ -263,8 +250,9 @@ func (c boundConn) Close() error {
 	return c.Conn.Close()
 }
 
-// delegates turns the library's five callback interfaces into gossipEvents.
-type delegates struct{ events gossipEvents }
+// delegates has the library's five callback interfaces call Members, mostly under the library's
+// lock: that copies and hands off, and never calls back into gossip.
+type delegates struct{ events *Members }
 
 func (d delegates) node(n *memberlist.Node) gossipNode {
 	return gossipNode{name: n.Name, addr: n.Address(), meta: n.Meta}
@@ -293,7 +281,7 @@ func (d delegates) NotifyMerge(peers []*memberlist.Node) error {
 // libraryLog takes the library's log lines. Most are for debugging. A line on which an operator can
 // act is replaced by a text for the operator.
 type libraryLog struct {
-	events gossipEvents
+	events *Members
 	debug  func() bool
 }
 

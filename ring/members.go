@@ -403,7 +403,7 @@ func (m *Members) deliver(end <-chan struct{}) {
 	}
 }
 
-// queueNotice implements gossipEvents. It hands a log line to deliver, and drops it when too many
+// queueNotice hands a log line to deliver, and drops it when too many
 // wait.
 func (m *Members) queueNotice(n notice) {
 	select {

@@ -5,14 +5,17 @@ import (
 	"log/slog"
 )
 
-// The library calls these methods of Members (see gossipEvents), under its locks.
+// The library calls these methods of Members (see delegates), under its locks: copy and hand off,
+// never call back into gossip.
 
+// bound sets where other nodes reach this one, before anything else.
 func (m *Members) bound(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.self.Gossip = addr
 }
 
+// metadata is this node's description to others; at most metaMax bytes.
 func (m *Members) metadata() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -24,8 +27,8 @@ func (m *Members) metadata() []byte {
 	return b
 }
 
-// admit keeps out nodes that do not belong here: other clusters, other software, and more nodes
-// than there is room for.
+// admit is called before each news of a living node. It keeps out nodes that do not belong here:
+// other clusters, other software, and more nodes than there is room for.
 func (m *Members) admit(n gossipNode) error {
 	if n.name == nodeName(m.cfg.Self) {
 		return nil
@@ -50,8 +53,9 @@ func (m *Members) admit(n gossipNode) error {
 	return nil
 }
 
-// admitAny refuses an exchange that is with another cluster only. Where nodes without a cluster are
-// in between, admit judges each for itself.
+// admitAny is called before a full exchange with another node that knows these living ones. It
+// refuses one that is with another cluster only. Where nodes without a cluster are in between,
+// admit judges each for itself.
 func (m *Members) admitAny(nodes []gossipNode) error {
 	var refused error
 	for _, n := range nodes {
