@@ -1,7 +1,8 @@
 package shard
 
 import (
-	"carillon/internal/delivery"
+	"math"
+
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -94,35 +95,32 @@ func (r *replica) leaderNode() uint64 {
 	return nodeOf(r.raft.BasicStatus().Lead)
 }
 
-// Flags of a report.
-const (
-	reportNotSent = 1 << iota
-	reportRefused
-
-	reportBits = 1<<iota - 1
-)
-
 func appendReport(b []byte, p *scheduler.Report) []byte {
+	c := encoding.Codec{Out: b}
+	reportFields(&c, p)
+	return c.Out
+}
+
+func reportFields(c *encoding.Codec, p *scheduler.Report) {
 	a := &p.Attempt
-	bits := encoding.Flag(a.NotSent, reportNotSent) | encoding.Flag(a.Refused, reportRefused)
-	b = append(b, bits)
-	b = encoding.AppendUvarints(b, uint64(p.Owner), uint64(p.Handle), p.Seq, p.Fence, uint64(p.Rev), uint64(a.Status))
-	b = encoding.AppendVarints(b, a.RetryAfterMs, a.StartedMs, a.EndedMs)
-	return encoding.AppendError(b, a.Err, a.Answer)
+	c.Flags("a report", &a.NotSent, &a.Refused)
+	encoding.Number(c, &p.Owner, math.MaxUint64, "owner")
+	encoding.Uint32(c, &p.Handle, "handle")
+	c.Uvarints(&p.Seq, &p.Fence)
+	encoding.Uint32(c, &p.Rev, "revision")
+	encoding.Number(c, &a.Status, 1<<16-1, "status")
+	encoding.Signed(c, &a.RetryAfterMs, &a.StartedMs, &a.EndedMs)
+	c.Failure(&a.Err, &a.Answer)
 }
 
 // receiveReport passes a former leader's report to the scheduler. If the lease is already over, it
 // informs the sender, which then stops reporting.
 func (s *timerShard) receiveReport(from uint64, body []byte) {
-	if !s.g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
+	if !s.g.serving {
 		return
 	}
-	r := encoding.Reader{Rest: body[1:]}
-	p := scheduler.Report{Owner: table.Incarnation(r.Uvarint()), Handle: timer.Handle(r.Number(1<<32-1, "handle")), Seq: r.Uvarint(), Fence: r.Uvarint(), Rev: uint32(r.Uvarint())}
-	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
-	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
-	p.Attempt.Err, p.Attempt.Answer = r.Failure()
-	if r.Err() == nil && s.scheduler.Reports.Judge(&p) {
+	c, p := encoding.Reading(body), new(scheduler.Report)
+	if reportFields(&c, p); c.Err() == nil && s.scheduler.Reports.Judge(p) {
 		s.sendLeaseOver(from, p.Owner, p.Handle, p.Fence)
 	}
 }

@@ -184,23 +184,19 @@ func logAttempt(log []byte, number int, r *slab.Attempt, endedMs int64, text str
 // DecodeHistoryEnd reads the body of an end event. If the last attempt ended the timer, it is the
 // only one in the entry's attempts (see Join); otherwise there is none.
 func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
-	r, err := openHistory(body)
+	c, err := openHistory(body)
 	if err != nil {
 		return nil, err
 	}
-	flags := r.Byte()
-	if flags&^(historyByAttempt|historyContent) != 0 {
-		r.Fail("unknown flags of an end")
+	e := &timer.HistoryEntry{Timer: new(timer.Timer)}
+	var content bool
+	if c.Flags("an end", &e.ByAttempt, &content); content {
+		c.Fixed64(&e.Content)
 	}
-	e := &timer.HistoryEntry{ByAttempt: flags&historyByAttempt != 0}
-	if flags&historyContent != 0 {
-		e.Content = r.U64()
+	if c.Timer(e.Timer); c.Fault == "" && !e.Timer.State.Over() {
+		c.Fail("timer has not ended")
 	}
-	e.Timer = r.Timer()
-	if r.Fault == "" && !e.Timer.State.Over() {
-		r.Fail("timer has not ended")
-	}
-	if err := r.Close(); err != nil {
+	if err := c.Close(); err != nil {
 		return nil, err
 	}
 	if t := e.Timer; e.ByAttempt {
@@ -211,18 +207,18 @@ func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
 
 // DecodeHistoryAttempt reads the body of an attempt event.
 func DecodeHistoryAttempt(body []byte) (timer.HistoryAttempt, error) {
-	r, err := openHistory(body)
+	c, err := openHistory(body)
 	if err != nil {
 		return timer.HistoryAttempt{}, err
 	}
-	a := readAttempt(&r)
-	return a, r.Close()
+	a := readAttempt(&c.Reader)
+	return a, c.Close()
 }
 
-func openHistory(body []byte) (encoding.Reader, error) {
-	r := encoding.Reader{Rest: body}
-	if v := r.Byte(); v != historyVersion {
-		r.Fail(fmt.Sprintf("version %d of an event", v))
+func openHistory(body []byte) (encoding.Codec, error) {
+	c := encoding.Reading(body)
+	if v := c.Byte(); v != historyVersion {
+		c.Fail(fmt.Sprintf("version %d of an event", v))
 	}
-	return r, r.Err()
+	return c, c.Err()
 }

@@ -7,21 +7,6 @@ import (
 	"carillon/timer/encoding"
 )
 
-// The fields of a Result that are present, in this order.
-const (
-	resultHandle = 1 << iota
-	resultFence
-	resultRemoved
-	resultSeq
-	resultVersion
-	resultAtMs
-	resultTimer
-	resultUnchanged // has no value
-	resultOrigin
-
-	resultBits = 1<<iota - 1
-)
-
 // answerBytes is where an answer is full: a peer refuses frames that are much longer. A page of
 // timers ends there and reports that there is more. Operations beyond it are answered without their
 // Timer, which the client can read.
@@ -31,82 +16,43 @@ const answerBytes = 16 << 20
 // The Timer of a Created is left out: the asking node can make it from the command.
 func AppendAnswers(dst []byte, ops []timer.Op) []byte {
 	start := len(dst)
-	dst = append(dst, version, faultNone)
-	dst = binary.AppendUvarint(dst, uint64(len(ops)))
+	c := encoding.Codec{Out: append(dst, version, faultNone)}
+	c.Out = binary.AppendUvarint(c.Out, uint64(len(ops)))
 	for i := range ops {
 		o := &ops[i]
 		switch {
 		case o.Err != nil:
-			dst = appendFault(dst, o.Err)
+			c.Out = appendFault(c.Out, o.Err)
 		case o.Result.Code == 0:
-			dst = appendFault(dst, timer.ErrUnknown)
+			c.Out = appendFault(c.Out, timer.ErrUnknown)
 		default:
-			found := o.Result.Timer
-			if o.Result.Code == timer.Created || len(dst)-start > answerBytes {
-				found = nil
-			}
-			dst = appendResult(append(dst, faultNone), &o.Result, found)
+			c.Out = append(c.Out, faultNone)
+			result(&c, &o.Result, o.Result.Timer != nil && o.Result.Code != timer.Created && len(c.Out)-start <= answerBytes)
 		}
 	}
-	return dst
-}
-
-func appendResult(dst []byte, r *timer.Result, found *timer.Timer) []byte {
-	var bits uint64
-	set := func(on bool, bit uint64) {
-		if on {
-			bits |= bit
-		}
-	}
-	set(r.Handle != 0, resultHandle)
-	set(r.Fence != 0, resultFence)
-	set(r.Removed != 0, resultRemoved)
-	set(r.Seq != 0, resultSeq)
-	set(r.Version != 0, resultVersion)
-	set(r.AtMs != 0, resultAtMs)
-	set(found != nil, resultTimer)
-	set(r.Unchanged, resultUnchanged)
-	set(r.Origin != 0, resultOrigin)
-
-	dst = binary.AppendUvarint(append(dst, byte(r.Code)), bits)
-	given := func(v uint64) {
-		if v != 0 {
-			dst = binary.AppendUvarint(dst, v)
-		}
-	}
-	given(uint64(r.Handle))
-	given(r.Fence)
-	given(uint64(r.Removed))
-	given(r.Seq)
-	given(uint64(r.Version))
-	given(uint64(r.AtMs))
-	if found != nil {
-		dst = encoding.AppendTimer(dst, found)
-	}
-	given(uint64(r.Origin))
-	return dst
+	return c.Out
 }
 
 // DecodeAnswers sets every operation's Result and Err. If the whole answer is an error, each
 // operation gets it; if it cannot be decoded, each gets ErrUnknown. The error is also returned.
 func DecodeAnswers(b []byte, ops []timer.Op) error {
-	r, err := answered(b)
+	c, err := openAnswer(b)
 	if err != nil {
-		if r.Fault != "" {
+		if c.Fault != "" {
 			return answerAll(ops, timer.ErrUnknown, err)
 		}
 		return answerAll(ops, err, err)
 	}
-	if n := r.Count(maxOps, 1, "answers"); n != len(ops) {
-		r.Fail("not as many answers as operations")
+	if n := c.Count(maxOps, 1, "answers"); n != len(ops) {
+		c.Fail("not as many answers as operations")
 	}
 	for i := range ops {
-		if r.Fault != "" {
+		if c.Fault != "" {
 			break
 		}
-		r.answer(&ops[i])
+		readAnswer(&c, &ops[i])
 	}
-	if err := r.Close(); err != nil {
+	if err := c.Close(); err != nil {
 		return answerAll(ops, timer.ErrUnknown, err)
 	}
 	return nil
@@ -120,17 +66,17 @@ func answerAll(ops []timer.Op, each, why error) error {
 	return why
 }
 
-func (r *reader) answer(o *timer.Op) {
+func readAnswer(c *encoding.Codec, o *timer.Op) {
 	o.Result = timer.Result{}
-	if o.Err = r.errorAnswer(); o.Err != nil || r.Fault != "" {
+	if o.Err = readFault(c); o.Err != nil || c.Fault != "" {
 		return
 	}
-	r.result(&o.Result)
-	if o.Result.Code != timer.Created || r.Fault != "" {
+	result(c, &o.Result, false)
+	if o.Result.Code != timer.Created || c.Fault != "" {
 		return
 	}
 	if o.Result.Timer != nil || o.Command.Spec == nil {
-		r.Fail("nothing can have been created so")
+		c.Fail("nothing can have been created so")
 		return
 	}
 	if !o.Brief {
@@ -138,27 +84,28 @@ func (r *reader) answer(o *timer.Op) {
 	}
 }
 
-func (r *reader) result(to *timer.Result) {
-	to.Code = timer.Code(r.Byte())
-	if to.Code < timer.Created || to.Code > timer.TooMany {
-		r.Fail("unknown answer")
+// result has those fields of a Result that are given, but its Timer only if withTimer.
+func result(c *encoding.Codec, r *timer.Result, withTimer bool) {
+	if encoding.Octet(c, &r.Code); r.Code < timer.Created || r.Code > timer.TooMany {
+		c.Fail("unknown answer")
 	}
-	bits := r.Number(resultBits, "answer bits")
-	to.Unchanged = bits&resultUnchanged != 0
-	given := func(bit, limit uint64) uint64 {
-		if bits&bit == 0 {
-			return 0
-		}
-		return r.Number(limit, "answer")
+	handle, fence, removed, seq := r.Handle != 0, r.Fence != 0, r.Removed != 0, r.Seq != 0
+	version, atMs, origin := r.Version != 0, r.AtMs != 0, r.Origin != 0
+	c.Flags("an answer", &handle, &fence, &removed, &seq, &version, &atMs, &withTimer, &r.Unchanged, &origin)
+	given(c, handle, &r.Handle, 1<<32-1)
+	given(c, fence, &r.Fence, 1<<64-1)
+	given(c, removed, &r.Removed, 1<<62)
+	given(c, seq, &r.Seq, 1<<64-1)
+	given(c, version, &r.Version, 1<<32-1)
+	given(c, atMs, &r.AtMs, 1<<63-1)
+	if withTimer {
+		c.Timer(encoding.Made(c, &r.Timer))
 	}
-	to.Handle = timer.Handle(given(resultHandle, 1<<32-1))
-	to.Fence = given(resultFence, 1<<64-1)
-	to.Removed = int(given(resultRemoved, 1<<62))
-	to.Seq = given(resultSeq, 1<<64-1)
-	to.Version = uint32(given(resultVersion, 1<<32-1))
-	to.AtMs = int64(given(resultAtMs, 1<<63-1))
-	if bits&resultTimer != 0 {
-		to.Timer = r.Timer()
+	given(c, origin, &r.Origin, 1<<32-1)
+}
+
+func given[T ~int | ~int64 | ~uint32 | ~uint64](c *encoding.Codec, on bool, v *T, limit uint64) {
+	if on {
+		encoding.Number(c, v, limit, "answer")
 	}
-	to.Origin = timer.ShardID(given(resultOrigin, 1<<32-1))
 }

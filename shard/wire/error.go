@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"strings"
 
 	"carillon/timer"
@@ -44,15 +43,17 @@ func appendFault(dst []byte, err error) []byte {
 	return append(dst, faultFirst)
 }
 
-// errorAnswer decodes the output of appendFault; nil if there was no error.
-func (r *reader) errorAnswer() error {
-	switch n := int(r.Byte()); {
+// readFault decodes the output of appendFault; nil if there was no error.
+func readFault(c *encoding.Codec) error {
+	switch n := int(c.Byte()); {
 	case n == faultNone:
 		return nil
 	case n == faultNotLeader:
-		return timer.NotLeaderError{Leader: r.Uvarint()}
+		return timer.NotLeaderError{Leader: c.Uvarint()}
 	case n == faultLowDisk:
-		return r.lowDisk()
+		var low timer.LowDiskError
+		lowDisk(c, &low)
+		return low
 	case n-faultFirst < len(faults):
 		return faults[n-faultFirst]
 	}
@@ -67,38 +68,35 @@ func AppendFailure(dst []byte, err error) []byte {
 	return appendFault(append(dst, version), err)
 }
 
-// answered starts reading an answer: its version, and the error if the request failed.
-func answered(b []byte) (reader, error) {
-	r := open(b)
-	if err := r.errorAnswer(); err != nil && r.Fault == "" {
-		return r, err
+// openAnswer starts reading an answer: its version, and the error if the request failed.
+func openAnswer(b []byte) (c encoding.Codec, err error) {
+	c = open(b)
+	if err = readFault(&c); c.Fault != "" {
+		err = c.Err()
 	}
-	return r, r.Err()
+	return c, err
 }
-
-// maxLowDiskText bounds a name or path between nodes.
-const maxLowDiskText = 256
 
 // AppendLowDisk encodes a LowDiskError for another node.
 func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
-	dst = encoding.AppendUvarints(dst, e.Node, e.Free, e.Limit)
-	for _, text := range []string{e.Name, e.Path} {
-		text = strings.ToValidUTF8(text[:min(len(text), maxLowDiskText)], "")
-		dst = encoding.AppendBlock(dst, text)
-	}
-	return dst
+	c := encoding.Codec{Out: dst}
+	lowDisk(&c, e)
+	return c.Out
 }
 
-func DecodeLowDisk(in []byte) (timer.LowDiskError, error) {
-	r := &reader{encoding.Reader{Rest: in}}
-	e := r.lowDisk()
-	if r.Fault != "" {
-		return timer.LowDiskError{}, fmt.Errorf("%w: %s", encoding.ErrFormat, r.Fault)
-	}
-	return e, nil
+func DecodeLowDisk(in []byte) (e timer.LowDiskError, err error) {
+	c := encoding.Reading(in)
+	lowDisk(&c, &e)
+	return e, c.Err()
 }
 
-func (r *reader) lowDisk() timer.LowDiskError {
-	text := func(what string) string { return strings.ToValidUTF8(string(r.Block(maxLowDiskText, what)), "") }
-	return timer.LowDiskError{Node: r.Uvarint(), Free: r.Uvarint(), Limit: r.Uvarint(), Name: text("name"), Path: text("path")}
+func lowDisk(c *encoding.Codec, e *timer.LowDiskError) {
+	const most = 256 // bytes of a name or path between nodes
+	c.Uvarints(&e.Node, &e.Free, &e.Limit)
+	for _, text := range []*string{&e.Name, &e.Path} {
+		valid := strings.ToValidUTF8((*text)[:min(len(*text), most)], "")
+		if encoding.Text(c, &valid, most, "name or path"); c.Reads {
+			*text = strings.ToValidUTF8(valid, "")
+		}
+	}
 }

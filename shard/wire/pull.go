@@ -22,109 +22,72 @@ func AppendCandidatesRequest(dst []byte, topic timer.TopicID, most int) []byte {
 
 // DecodeCandidatesRequest decodes the output of AppendCandidatesRequest.
 func DecodeCandidatesRequest(b []byte) (topic timer.TopicID, most int, err error) {
-	r := open(b)
-	topic = timer.TopicID(r.Number(1<<32-1, "topic"))
-	most = int(r.Number(maxWirePull, "limit"))
-	return topic, most, r.Close()
+	c := open(b)
+	topic = timer.TopicID(c.Number(1<<32-1, "topic"))
+	most = int(c.Number(maxWirePull, "limit"))
+	return topic, most, c.Close()
+}
+
+func candidates(c *encoding.Codec, list *[]timer.Candidate) {
+	encoding.List(c, list, maxWirePull, minCandidate, "offers", func(c *encoding.Codec, o *timer.Candidate) {
+		encoding.Uint32(c, &o.Shard, "shard")
+		encoding.Octet(c, &o.Priority)
+		encoding.Signed(c, &o.DueMs)
+		encoding.Number(c, &o.Bytes, 1<<31-1, "size")
+	})
 }
 
 // AppendCandidates encodes the answer.
 func AppendCandidates(dst []byte, list []timer.Candidate) []byte {
-	dst = append(dst, version, faultNone)
-	dst = binary.AppendUvarint(dst, uint64(len(list)))
-	for _, o := range list {
-		dst = append(binary.AppendUvarint(dst, uint64(o.Shard)), o.Priority)
-		dst = binary.AppendVarint(dst, o.DueMs)
-		dst = binary.AppendUvarint(dst, uint64(o.Bytes))
-	}
-	return dst
+	return answer(dst, &list, candidates)
 }
 
 // DecodeCandidates decodes the output of AppendCandidates or AppendFailure.
-func DecodeCandidates(b []byte) ([]timer.Candidate, error) {
-	r, err := answered(b)
-	if err != nil {
-		return nil, err
-	}
-	var list []timer.Candidate
-	for n := r.Count(maxWirePull, minCandidate, "offers"); n > 0 && r.Fault == ""; n-- {
-		o := timer.Candidate{Shard: timer.ShardID(r.Number(1<<32-1, "shard")), Priority: r.Byte(), DueMs: r.Varint()}
-		o.Bytes = int(r.Number(1<<31-1, "size"))
-		list = append(list, o)
-	}
-	if err := r.Close(); err != nil {
-		return nil, err
-	}
-	return list, nil
-}
+func DecodeCandidates(b []byte) ([]timer.Candidate, error) { return answered(b, candidates) }
 
 // AppendPullRequest encodes a consumer's pull from shards that a node leads.
 func AppendPullRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []timer.Share) []byte {
-	dst = binary.AppendUvarint(append(dst, version), uint64(topic))
-	dst = binary.AppendVarint(dst, leaseMs)
-	dst = binary.AppendUvarint(dst, uint64(len(shares)))
-	for _, s := range shares {
-		dst = encoding.AppendUvarints(dst, uint64(s.Shard), uint64(s.Timers))
-	}
-	return dst
+	c := encoding.Codec{Out: append(dst, version)}
+	pull(&c, &topic, &leaseMs, &shares)
+	return c.Out
 }
 
 func DecodePullRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []timer.Share, err error) {
-	r := open(b)
-	topic = timer.TopicID(r.Number(1<<32-1, "topic"))
-	if leaseMs = r.Varint(); leaseMs < 0 || leaseMs > timer.MaxMs {
-		r.Fail("length of a lease out of range")
+	c := open(b)
+	pull(&c, &topic, &leaseMs, &shares)
+	return topic, leaseMs, shares, c.Close()
+}
+
+func pull(c *encoding.Codec, topic *timer.TopicID, leaseMs *int64, shares *[]timer.Share) {
+	encoding.Uint32(c, topic, "topic")
+	if encoding.Signed(c, leaseMs); *leaseMs < 0 || *leaseMs > timer.MaxMs {
+		c.Fail("length of a lease out of range")
 	}
-	for n := r.Count(maxWirePull, 2, "shards"); n > 0 && r.Fault == ""; n-- {
-		s := timer.Share{Shard: timer.ShardID(r.Number(1<<32-1, "shard"))}
-		s.Timers = int(r.Number(maxWirePull, "timers"))
-		shares = append(shares, s)
-	}
-	return topic, leaseMs, shares, r.Close()
+	encoding.List(c, shares, maxWirePull, 2, "shards", func(c *encoding.Codec, s *timer.Share) {
+		encoding.Uint32(c, &s.Shard, "shard")
+		encoding.Number(c, &s.Timers, maxWirePull, "timers")
+	})
+}
+
+func pulled(c *encoding.Codec, list *[]timer.PulledTimer) {
+	encoding.List(c, list, maxWirePull, minPulled, "timers", func(c *encoding.Codec, t *timer.PulledTimer) {
+		encoding.Uint32(c, &t.Shard, "shard")
+		encoding.Uint32(c, &t.Handle, "handle")
+		encoding.Signed(c, &t.UntilMs)
+		c.Timer(encoding.Made(c, &t.Timer))
+	})
 }
 
 // AppendPulled encodes the pulled timers: all of them, since they are leased.
-func AppendPulled(dst []byte, list []timer.PulledTimer) []byte {
-	dst = append(dst, version, faultNone)
-	dst = binary.AppendUvarint(dst, uint64(len(list)))
-	for i := range list {
-		t := &list[i]
-		dst = encoding.AppendUvarints(dst, uint64(t.Shard), uint64(t.Handle))
-		dst = binary.AppendVarint(dst, t.UntilMs)
-		dst = encoding.AppendTimer(dst, t.Timer)
-	}
-	return dst
-}
+func AppendPulled(dst []byte, list []timer.PulledTimer) []byte { return answer(dst, &list, pulled) }
 
 // DecodePulled decodes the output of AppendPulled or AppendFailure.
-func DecodePulled(b []byte) ([]timer.PulledTimer, error) {
-	r, err := answered(b)
-	if err != nil {
-		return nil, err
-	}
-	var list []timer.PulledTimer
-	for n := r.Count(maxWirePull, minPulled, "timers"); n > 0 && r.Fault == ""; n-- {
-		t := timer.PulledTimer{Shard: timer.ShardID(r.Number(1<<32-1, "shard")), Handle: timer.Handle(r.Number(1<<32-1, "handle")), UntilMs: r.Varint()}
-		t.Timer = r.Timer()
-		list = append(list, t)
-	}
-	if err := r.Close(); err != nil {
-		return nil, err
-	}
-	return list, nil
-}
+func DecodePulled(b []byte) ([]timer.PulledTimer, error) { return answered(b, pulled) }
+
+func awaited(c *encoding.Codec, timers *int) { encoding.Number(c, timers, 1<<31-1, "timers") }
 
 // AppendAwaited encodes the answer: how many timers are ready, at most.
-func AppendAwaited(dst []byte, timers int) []byte {
-	return binary.AppendUvarint(append(dst, version, faultNone), uint64(max(timers, 0)))
-}
+func AppendAwaited(dst []byte, timers int) []byte { return answer(dst, &timers, awaited) }
 
 // DecodeAwaited decodes the output of AppendAwaited or AppendFailure.
-func DecodeAwaited(b []byte) (timers int, err error) {
-	r, err := answered(b)
-	if err != nil {
-		return 0, err
-	}
-	timers = int(r.Number(1<<31-1, "timers"))
-	return timers, r.Close()
-}
+func DecodeAwaited(b []byte) (timers int, err error) { return answered(b, awaited) }

@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"encoding/binary"
-
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -28,36 +26,24 @@ type StateAnswer struct {
 	Piece  []byte
 }
 
-func AppendStateRequest(dst []byte, q *StateRequest) []byte {
-	dst = append(dst, version)
-	dst = encoding.AppendUvarints(dst, uint64(q.Group), q.Index, q.Number, q.Offset, q.Bytes)
-	return dst
-}
-
-func DecodeStateRequest(b []byte) (q StateRequest, err error) {
-	r := open(b)
-	q.Group = timer.ShardID(r.Number(1<<32-1, "shard"))
-	q.Index, q.Number, q.Offset, q.Bytes = r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Uvarint()
-	return q, r.Close()
-}
-
-func AppendStateAnswer(dst []byte, a *StateAnswer) []byte {
-	dst = append(dst, version, faultNone)
-	dst = encoding.AppendUvarints(dst, a.Index, a.Number, a.Size, a.Hash)
-	dst = binary.AppendUvarint(dst, uint64(len(a.Piece)))
-	return append(dst, a.Piece...)
-}
-
 // MaxStatePiece bounds a piece of a state, in bytes.
 const MaxStatePiece = 256 << 10
 
-// DecodeStateAnswer decodes the output of AppendStateAnswer or AppendFailure. Piece points into b.
-func DecodeStateAnswer(b []byte) (a StateAnswer, err error) {
-	r, err := answered(b)
-	if err != nil {
-		return a, err
-	}
-	a.Index, a.Number, a.Size, a.Hash = r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Uvarint()
-	a.Piece = r.Block(MaxStatePiece, "piece")
-	return a, r.Close()
+func stateRequest(c *encoding.Codec, q *StateRequest) {
+	encoding.Uint32(c, &q.Group, "shard")
+	c.Uvarints(&q.Index, &q.Number, &q.Offset, &q.Bytes)
 }
+
+func stateAnswer(c *encoding.Codec, a *StateAnswer) {
+	c.Uvarints(&a.Index, &a.Number, &a.Size, &a.Hash)
+	encoding.Text(c, &a.Piece, MaxStatePiece, "piece")
+}
+
+func AppendStateRequest(dst []byte, q *StateRequest) []byte { return request(dst, q, stateRequest) }
+
+func DecodeStateRequest(b []byte) (StateRequest, error) { return asked(b, stateRequest) }
+
+func AppendStateAnswer(dst []byte, a *StateAnswer) []byte { return answer(dst, a, stateAnswer) }
+
+// DecodeStateAnswer decodes the output of AppendStateAnswer or AppendFailure. Piece points into b.
+func DecodeStateAnswer(b []byte) (StateAnswer, error) { return answered(b, stateAnswer) }

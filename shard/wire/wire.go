@@ -25,16 +25,46 @@ const (
 	opPlace // its Place follows: the sender may not know yet that there are more shards
 )
 
-// reader reads a message.
-type reader struct{ encoding.Reader }
-
 // open starts reading a message.
-func open(b []byte) reader {
-	r := reader{encoding.Reader{Rest: b}}
-	if v := r.Byte(); v != version && r.Fault == "" {
-		r.Fail(fmt.Sprintf("version %d of a message", v))
+func open(b []byte) encoding.Codec {
+	if len(b) == 0 || b[0] != version {
+		return encoding.Codec{Reader: encoding.Reader{Fault: "version of a message"}, Reads: true}
 	}
-	return r
+	return encoding.Reading(b[1:])
+}
+
+// request and answer write a message of one value, whose fields a function names; asked and
+// answered read it.
+func request[M any](dst []byte, m *M, fields func(*encoding.Codec, *M)) []byte {
+	c := encoding.Codec{Out: append(dst, version)}
+	fields(&c, m)
+	return c.Out
+}
+
+func answer[M any](dst []byte, m *M, fields func(*encoding.Codec, *M)) []byte {
+	c := encoding.Codec{Out: append(dst, version, faultNone)}
+	fields(&c, m)
+	return c.Out
+}
+
+func asked[M any](b []byte, fields func(*encoding.Codec, *M)) (M, error) {
+	return read(open(b), fields)
+}
+
+func answered[M any](b []byte, fields func(*encoding.Codec, *M)) (none M, err error) {
+	c, err := openAnswer(b)
+	if err != nil {
+		return none, err
+	}
+	return read(c, fields)
+}
+
+func read[M any](c encoding.Codec, fields func(*encoding.Codec, *M)) (m M, err error) {
+	fields(&c, &m)
+	if err := c.Close(); err != nil {
+		return *new(M), err
+	}
+	return m, nil
 }
 
 // AppendOps encodes operations, without their Result and Err, for the node that leads their shards.
@@ -64,20 +94,20 @@ func appendOp(dst []byte, o *timer.Op) []byte {
 // DecodeOps decodes the output of AppendOps. The commands are as complete as a table requires; the
 // host checks whether their shards exist.
 func DecodeOps(b []byte) ([]timer.Op, error) {
-	r := open(b)
-	ops := make([]timer.Op, r.Count(maxOps, minOp, "operations"))
+	c := open(b)
+	ops := make([]timer.Op, c.Count(maxOps, minOp, "operations"))
 	for i := range ops {
-		if err := r.op(&ops[i]); err != nil {
+		if err := readOp(&c, &ops[i]); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.Close(); err != nil {
+	if err := c.Close(); err != nil {
 		return nil, err
 	}
 	return ops, nil
 }
 
-func (r *reader) op(o *timer.Op) (err error) {
+func readOp(r *encoding.Codec, o *timer.Op) (err error) {
 	o.Shard = timer.ShardID(r.Number(1<<32-1, "shard"))
 	flags := r.Byte()
 	if flags&^(opBrief|opPlace) != 0 {

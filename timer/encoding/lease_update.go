@@ -4,29 +4,24 @@ import (
 	"carillon/timer"
 )
 
-const leaseUpdateHasDelay = 1 // a flag of a lease update
-
-func appendLeaseUpdate(dst []byte, c *timer.LeaseUpdate) []byte {
-	flags := Flag(c.HasDelay, leaseUpdateHasDelay)
-	dst = append(dst, flags)
-	dst = AppendUvarints(dst, uint64(c.Handle), c.Seq, c.Fence)
-	dst = AppendVarints(dst, c.LeaseMs, c.DelayMs)
-	return AppendBlock(dst, Cut(c.Reason, MaxErr))
+func appendLeaseUpdate(dst []byte, u *timer.LeaseUpdate) []byte {
+	c := Codec{Out: dst}
+	c.leaseUpdate(u)
+	return c.Out
 }
 
 func decodeLeaseUpdate(b []byte) (*timer.LeaseUpdate, error) {
-	r := Reader{Rest: b}
-	c := new(timer.LeaseUpdate)
-	flags := r.Byte()
-	if flags&^leaseUpdateHasDelay != 0 {
-		r.Fail("unknown flags of a claim")
+	c, u := Reading(b), new(timer.LeaseUpdate)
+	c.leaseUpdate(u)
+	return u, c.Close()
+}
+
+func (c *Codec) leaseUpdate(u *timer.LeaseUpdate) {
+	c.Flags("a claim", &u.HasDelay)
+	Uint32(c, &u.Handle, "handle")
+	c.Uvarints(&u.Seq, &u.Fence)
+	if Signed(c, &u.LeaseMs, &u.DelayMs); min(u.LeaseMs, u.DelayMs) < 0 || max(u.LeaseMs, u.DelayMs) > timer.MaxMs {
+		c.Fail("span of a claim out of range")
 	}
-	c.HasDelay = flags&leaseUpdateHasDelay != 0
-	c.Handle = timer.Handle(r.Number(1<<32-1, "handle"))
-	c.Seq, c.Fence = r.Uvarint(), r.Uvarint()
-	if c.LeaseMs, c.DelayMs = r.Varint(), r.Varint(); min(c.LeaseMs, c.DelayMs) < 0 || max(c.LeaseMs, c.DelayMs) > timer.MaxMs {
-		r.Fail("span of a claim out of range")
-	}
-	c.Reason = string(r.Block(MaxErr, "reason"))
-	return c, r.Close()
+	CutText(c, &u.Reason, MaxErr, "reason")
 }

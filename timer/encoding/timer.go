@@ -6,108 +6,84 @@ import (
 	"carillon/timer"
 )
 
-// Flags of a timer.
+// Flags of a timer, in the order of describeTimer.
 const (
-	TimerCancelRequested = 1 << iota
-	timerSuccessor
-	_          // it was once used
-	TimerAsked // the time is last
-	timerMade  // Content, FirstMs and Occurrence follow; the history does not keep them
-	timerPaused
+	TimerCancelRequested = 1 << 0
+	TimerAsked           = 1 << 3 // the time is last
 	// TimerCollects: how many payloads the array has, and whether it is full, are last.
-	TimerCollects
-	TimerOrigin // the shard that gave the number is last
+	TimerCollects = 1 << 6
+	TimerOrigin   = 1 << 7 // the shard that gave the number is last
 )
 
 func AppendTimer(dst []byte, t *timer.Timer) []byte {
-	dst = binary.AppendUvarint(dst, uint64(t.Topic))
-	dst = AppendBlock(dst, t.ID)
-	dst, at := OpenBlock(dst)
-	dst = AppendSpec(dst, &t.Spec)
-	CloseBlock(dst, at)
-	dst = binary.AppendUvarint(dst, t.Seq)
-	dst = binary.LittleEndian.AppendUint32(dst, t.Tag)
-	dst = binary.AppendUvarint(dst, uint64(t.Version))
-	flags := Flag(t.CancelRequested, TimerCancelRequested) | Flag(t.Successor, timerSuccessor) |
-		Flag(t.AskedMs != 0, TimerAsked) | Flag(t.Paused, timerPaused) | Flag(t.Collected != 0, TimerCollects) |
-		Flag(t.Origin != 0, TimerOrigin) | Flag(t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0, timerMade)
-	dst = append(dst, byte(t.State), byte(t.Reason), flags)
-	dst = AppendVarints(dst, t.NextMs, t.CreatedMs, t.UpdatedMs, t.EndedMs, t.FiredMs, t.LatenessMs, int64(t.Attempts))
-	dst = binary.AppendUvarint(dst, t.Fence)
-	dst = binary.AppendVarint(dst, int64(t.LastStatus))
-	if flags&timerMade != 0 {
-		dst = binary.LittleEndian.AppendUint64(dst, t.Content)
-		dst = binary.AppendVarint(dst, t.FirstMs)
-		dst = binary.AppendUvarint(dst, uint64(t.Occurrence))
+	c := Codec{Out: dst}
+	c.Timer(t)
+	return c.Out
+}
+
+// Timer is a whole timer; after a fault it has no meaning.
+func (c *Codec) Timer(t *timer.Timer) {
+	Uint32(c, &t.Topic, "topic")
+	Text(c, &t.ID, MaxID, "id")
+	c.spec(&t.Spec)
+	c.Uvarints(&t.Seq)
+	c.Fixed32(&t.Tag)
+	Uint32(c, &t.Version, "version")
+	Octet(c, &t.State)
+	if Octet(c, &t.Reason); t.State < timer.Scheduled || t.State > timer.Cancelled || t.Reason > timer.Refused {
+		c.Fail("unknown state or reason")
 	}
-	dst = AppendError(dst, t.LastError, t.LastAnswer)
-	if t.AskedMs != 0 {
-		dst = binary.AppendVarint(dst, t.AskedMs)
+	var unused bool
+	asked, collects, origin := t.AskedMs != 0, t.Collected != 0, t.Origin != 0
+	made := t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0 // the history does not keep these
+	c.Flags("a timer", &t.CancelRequested, &t.Successor, &unused, &asked, &made, &t.Paused, &collects, &origin)
+	Signed(c, &t.NextMs, &t.CreatedMs, &t.UpdatedMs, &t.EndedMs, &t.FiredMs, &t.LatenessMs)
+	Signed(c, &t.Attempts)
+	c.Uvarints(&t.Fence)
+	Signed(c, &t.LastStatus)
+	if made {
+		c.Fixed64(&t.Content)
+		Signed(c, &t.FirstMs)
+		Uint32(c, &t.Occurrence, "occurrence")
 	}
-	if t.Collected != 0 {
-		dst = AppendCollected(dst, int(t.Collected), t.Full)
+	c.Failure(&t.LastError, &t.LastAnswer)
+	if asked {
+		Signed(c, &t.AskedMs)
 	}
-	if t.Origin != 0 {
-		dst = binary.AppendUvarint(dst, uint64(t.Origin))
+	if collects {
+		word := collected(int(t.Collected), t.Full)
+		if Number(c, &word, timer.MaxCollectMax<<1|1, "collected"); c.Reads {
+			t.Collected, t.Full = uint16(word>>1), word&1 != 0
+		}
 	}
-	return dst
+	if origin {
+		Uint32(c, &t.Origin, "origin")
+	}
+}
+
+// spec is a spec behind its length.
+func (c *Codec) spec(s *timer.Spec) {
+	if !c.Reads {
+		out, at := OpenBlock(c.Out)
+		c.Out = AppendSpec(out, s)
+		CloseBlock(c.Out, at)
+		return
+	}
+	body := Reader{Rest: c.Block(MaxBlock, "spec")}
+	if c.Fault != "" {
+		return
+	}
+	raw := body.Spec()
+	if err := body.Err(); err != nil {
+		c.Fail("spec " + body.Fault)
+	} else if err := raw.DecodeTo(s); err != nil {
+		c.Fail("spec cannot be read")
+	}
 }
 
 // AppendCollected writes how many payloads an array has, and whether it is full.
 func AppendCollected(dst []byte, n int, full bool) []byte {
-	return binary.AppendUvarint(dst, uint64(n)<<1|uint64(Flag(full, 1)))
+	return binary.AppendUvarint(dst, collected(n, full))
 }
 
-// Timer reads a Timer; after a fault the result has no meaning.
-func (r *Reader) Timer() *timer.Timer {
-	t := new(timer.Timer)
-	t.Topic = timer.TopicID(r.Number(1<<32-1, "topic"))
-	t.ID = string(r.Block(MaxID, "id"))
-	body := Reader{Rest: r.Block(MaxBlock, "spec")}
-	if r.Fault != "" {
-		return t
-	}
-	raw := body.Spec()
-	if err := body.Err(); err != nil {
-		r.Fail("spec " + body.Fault)
-	} else if err := raw.DecodeTo(&t.Spec); err != nil {
-		r.Fail("spec cannot be read")
-	}
-	t.Seq = r.Uvarint()
-	t.Tag = r.u32()
-	t.Version = uint32(r.Number(1<<32-1, "version"))
-	t.State, t.Reason = timer.State(r.Byte()), timer.Reason(r.Byte())
-	if t.State < timer.Scheduled || t.State > timer.Cancelled || t.Reason > timer.Refused {
-		r.Fail("unknown state or reason")
-	}
-	flags := r.Byte()
-	t.CancelRequested = flags&TimerCancelRequested != 0
-	t.Successor = flags&timerSuccessor != 0
-	t.Paused = flags&timerPaused != 0
-	t.NextMs = r.Varint()
-	t.CreatedMs = r.Varint()
-	t.UpdatedMs = r.Varint()
-	t.EndedMs = r.Varint()
-	t.FiredMs = r.Varint()
-	t.LatenessMs = r.Varint()
-	t.Attempts = int(r.Varint())
-	t.Fence = r.Uvarint()
-	t.LastStatus = int(r.Varint())
-	if flags&timerMade != 0 {
-		t.Content = r.U64()
-		t.FirstMs = r.Varint()
-		t.Occurrence = uint32(r.Number(1<<32-1, "occurrence"))
-	}
-	t.LastError, t.LastAnswer = r.Failure()
-	if flags&TimerAsked != 0 {
-		t.AskedMs = r.Varint()
-	}
-	if flags&TimerCollects != 0 {
-		word := r.Number(timer.MaxCollectMax<<1|1, "collected")
-		t.Collected, t.Full = uint16(word>>1), word&1 != 0
-	}
-	if flags&TimerOrigin != 0 {
-		t.Origin = timer.ShardID(r.Number(1<<32-1, "origin"))
-	}
-	return t
-}
+func collected(n int, full bool) uint64 { return uint64(n)<<1 | uint64(Flag(full, 1)) }
