@@ -75,7 +75,7 @@ func (o *op) end() (timer.Result, error) {
 // opRoom is memory for the ops of one call of DoAll. It is used again: all in it is empty then.
 type opRoom struct {
 	ops   []op
-	lists []opList // of each worker
+	lists []partOf[*op] // of each worker
 }
 
 var opRooms = sync.Pool{New: func() any { return new(opRoom) }}
@@ -128,17 +128,7 @@ func (c clients) DoAll(list []timer.Op) {
 		n := o.shard.g.w.number
 		room.lists[n] = append(room.lists[n], o)
 	}
-	for n := range room.lists {
-		l := &room.lists[n]
-		if len(*l) == 0 {
-			continue
-		}
-		if err := c.h.workers[n].box.offer(l); err != nil {
-			for _, o := range *l {
-				o.answer(timer.Result{}, err)
-			}
-		}
-	}
+	offerParts(c.h, room.lists)
 	wait.done()
 	c.h.await(wait)
 	for i := range list {

@@ -417,25 +417,8 @@ func (h *Host) dropLog() error {
 // abandon answers all waiting operations, because the node stops.
 func (w *worker) abandon() {
 	for _, e := range w.box.close() {
-		switch e := e.(type) {
-		case *op:
-			e.answer(timer.Result{}, timer.ErrStopped)
-		case *opList:
-			for _, o := range *e {
-				o.answer(timer.Result{}, timer.ErrStopped)
-			}
-		case *metaOp:
-			e.answer(nil, timer.ErrStopped)
-		case *read:
-			e.answer(timer.ErrStopped)
-		case pullList:
-			for _, t := range e {
-				t.answer(timer.ErrStopped)
-			}
-		case posted:
-			e(true)
-		case *call:
-			e.wait.done() // its function is not run
+		if e, waits := e.(request); waits {
+			e.refuse(timer.ErrStopped)
 		}
 	}
 	for _, c := range w.afterWork {
@@ -471,6 +454,8 @@ func (c *call) handle(w *worker) {
 	c.fn(w)
 	c.wait.done()
 }
+
+func (c *call) refuse(error) { c.wait.done() } // its function is not run
 
 // lateCall is a call that sees what is due.
 type lateCall struct {

@@ -94,23 +94,14 @@ func (c clients) newListing(ids []timer.ShardID, q *timer.Query) *listing {
 // ask has the workers answer, and returns the shards that have.
 func (l *listing) ask(c clients) (led []timer.ShardID, err error) {
 	wait := c.h.newWaiter(len(l.parts) + 1)
-	perWorker := make([]readList, len(l.workers))
+	perWorker := make([]partOf[*read], len(l.workers))
 	for i := range l.parts {
 		r := l.parts[i].read
 		r.wait = wait
 		n := r.group.w.number
 		perWorker[n] = append(perWorker[n], r)
 	}
-	for n, list := range perWorker {
-		if len(list) == 0 {
-			continue
-		}
-		if err := c.h.workers[n].box.offer(list); err != nil {
-			for _, r := range list {
-				r.answer(err)
-			}
-		}
-	}
+	offerParts(c.h, perWorker)
 	wait.done()
 	c.h.await(wait)
 	return l.answered()
@@ -135,15 +126,6 @@ func (l *listing) answered() (led []timer.ShardID, err error) {
 func refused(err error) bool {
 	_, moved := errors.AsType[timer.NotLeaderError](err)
 	return moved || errors.Is(err, timer.ErrNoLeader)
-}
-
-// readList is the part of a read of many shards that goes to one worker.
-type readList []*read
-
-func (l readList) handle(w *worker) {
-	for _, r := range l {
-		r.handle(w)
-	}
 }
 
 // scan looks into some slots of a shard. The worker's last shard copies what all of them have.

@@ -62,12 +62,31 @@ func (o *op) handle(w *worker) {
 	w.touch(o.shard.g)
 }
 
-// opList is the part of a client's call that goes to one worker.
-type opList []*op
+func (o *op) refuse(err error) { o.answer(timer.Result{}, err) }
 
-func (l *opList) handle(w *worker) {
-	for _, o := range *l { // they may all be answered, and l be used again, when it ends
-		o.handle(w)
+// partOf is the part of a client's call that goes to one worker.
+type partOf[R request] []R
+
+func (p *partOf[R]) handle(w *worker) {
+	for _, r := range *p { // they may all be answered, and p be used again, when it ends
+		r.handle(w)
+	}
+}
+
+func (p *partOf[R]) refuse(err error) {
+	for _, r := range *p {
+		r.refuse(err)
+	}
+}
+
+// offerParts queues what each worker gets of a call, and refuses what one does not take.
+func offerParts[R request](h *Host, perWorker []partOf[R]) {
+	for n := range perWorker {
+		if p := &perWorker[n]; len(*p) > 0 {
+			if err := h.workers[n].box.offer(p); err != nil {
+				p.refuse(err)
+			}
+		}
 	}
 }
 
@@ -136,6 +155,8 @@ func (o *metaOp) answer(r any, err error) {
 	o.wait.done()
 }
 
+func (o *metaOp) refuse(err error) { o.answer(nil, err) }
+
 func (o *metaOp) handle(w *worker) {
 	if o.meta.g.notLeading() {
 		o.answer(nil, o.meta.g.notLeader())
@@ -169,6 +190,8 @@ func (r *read) answer(err error) {
 	r.err = err
 	r.wait.done()
 }
+
+func (r *read) refuse(err error) { r.answer(err) }
 
 func (r *read) handle(w *worker) {
 	if r.group.notLeading() {
@@ -226,6 +249,12 @@ func (r *replica) timeoutError() error {
 // outcome of a call, a granted permit or a control message. It is handled on the worker's
 // goroutine.
 type event interface{ handle(w *worker) }
+
+// request is an event whose sender waits until it is answered.
+type request interface {
+	event
+	refuse(err error)
+}
 
 // mailbox is a worker's queue, with many producers and one consumer that takes all events at once.
 // Client operations beyond bound are refused. Internal events are never refused, because a

@@ -28,19 +28,16 @@ type pullRequest struct {
 	wait    *waiter // nil once answered
 }
 
-// pullList is the part of a client's call that goes to one worker.
-type pullList []*pullRequest
-
-func (l pullList) handle(w *worker) {
-	for _, t := range l {
-		if t.shard.g.notLeading() {
-			t.answer(t.shard.g.notLeader())
-			continue
-		}
-		t.shard.pulls = append(t.shard.pulls, t)
-		w.touch(t.shard.g)
+func (p *pullRequest) handle(w *worker) {
+	if p.shard.g.notLeading() {
+		p.answer(p.shard.g.notLeader())
+		return
 	}
+	p.shard.pulls = append(p.shard.pulls, p)
+	w.touch(p.shard.g)
 }
+
+func (p *pullRequest) refuse(err error) { p.answer(err) }
 
 func (p *pullRequest) answer(err error) {
 	if p.wait == nil {
@@ -135,7 +132,7 @@ func (s *timerShard) expirePulls(now time.Duration) {
 // expire.
 func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
 	wait := c.h.newWaiter(len(shares) + 1)
-	perWorker := make([]pullList, len(c.h.workers))
+	perWorker := make([]partOf[*pullRequest], len(c.h.workers))
 	all := make([]*pullRequest, len(shares))
 	for i, s := range shares {
 		t := &pullRequest{shard: c.h.resolve(s.Shard).machine.(*timerShard), topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
@@ -143,16 +140,7 @@ func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64,
 		n := t.shard.g.w.number
 		perWorker[n] = append(perWorker[n], t)
 	}
-	for n, l := range perWorker {
-		if len(l) == 0 {
-			continue
-		}
-		if err := c.h.workers[n].box.offer(l); err != nil {
-			for _, t := range l {
-				t.answer(err)
-			}
-		}
-	}
+	offerParts(c.h, perWorker)
 	wait.done()
 	c.h.await(wait)
 	var out []timer.PulledTimer

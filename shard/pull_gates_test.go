@@ -108,7 +108,7 @@ func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
 	}
 	r.turn()
 	took := &pullRequest{shard: r.host.shard(1), topic: 1, most: 9, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
-	if err := r.host.workers[0].box.offer(pullList{took}); err != nil {
+	if err := r.host.workers[0].box.offer(took); err != nil {
 		t.Fatal(err)
 	}
 	r.turn()

@@ -643,7 +643,7 @@ func TestPullersShare(t *testing.T) {
 	for range 30 {
 		takes = append(takes, &pullRequest{shard: r.host.shard(1), topic: 1, most: 4, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()})
 	}
-	if err := r.host.workers[0].box.offer(pullList(takes)); err != nil {
+	if err := r.host.workers[0].box.offer((*partOf[*pullRequest])(&takes)); err != nil {
 		t.Fatal(err)
 	}
 	r.runIdle()
@@ -718,7 +718,7 @@ func (d driver) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leas
 		}
 		then(t.pulled, t.err)
 	}
-	if err := t.shard.g.w.box.offer(pullList{t}); err != nil {
+	if err := t.shard.g.w.box.offer(t); err != nil {
 		then(nil, err)
 	}
 }

@@ -241,6 +241,7 @@ var _ scheduler.Env = schedulerEnv{}
 type posted func(stopped bool)
 
 func (p posted) handle(*worker) { p(false) }
+func (p posted) refuse(error)   { p(true) }
 
 func (e schedulerEnv) Wake()     { e.g.w.touch(e.g) }
 func (e schedulerEnv) WakeNext() { e.g.w.touchNext(e.g) }
