@@ -33,7 +33,7 @@ echo "== golangci-lint"
 echo "== dead code"
 # Of both modules with their tests, and then of what is linked into the program; of the client, whose callers are other programs, no more. What only
 # the simulator and tests call is named here.
-for_tests='ReplicaID|Without|Seal|Unseal|RemoveSnapshots|(file|tidwall)Appender\.sync'
+for_tests='ReplicaID|Without|Seal|Unseal'
 all=$("$deadcode" -test ./... carillon/client)
 linked=$("$deadcode" ./cmd/...)
 if { echo "$all"; grep -v '^client/' <<<"$linked"; } | grep -Ev "^$|unreachable func: ($for_tests)\$" >&2; then

@@ -13,7 +13,6 @@ import (
 type appender interface {
 	// append writes all entries by one write.
 	append(entries [][]byte) error
-	sync() error
 	// close syncs and closes.
 	close() error
 }
@@ -44,8 +43,6 @@ func (a *fileAppender) append(entries [][]byte) error {
 	_, err := a.file.Write(a.buf)
 	return err
 }
-
-func (a *fileAppender) sync() error { return a.file.Sync() }
 
 func (a *fileAppender) close() error {
 	if err := a.file.Sync(); err != nil {

@@ -128,7 +128,7 @@ func TestSnapshotsAreListedAndRemoved(t *testing.T) {
 	must(t, PrepareSnapshotDir(fsys, snapDir))
 	list, err := Snapshots(fsys, snapDir)
 	must(t, err)
-	if len(list) != 6 || list[0].Shard != 1 || list[1].Index != 5 || list[5].Index != 1 {
+	if len(list) != 6 || list[0].Shard != 1 || list[1].Index != 5 || list[2].Index != 4 {
 		t.Fatalf("left %+v", list)
 	}
 	for _, f := range files(t, fsys, snapDir) {

@@ -47,5 +47,4 @@ func (a *tidwallAppender) append(entries [][]byte) error {
 	return err
 }
 
-func (a *tidwallAppender) sync() error  { return a.log.Sync() }
 func (a *tidwallAppender) close() error { return a.log.Close() }

@@ -252,7 +252,7 @@ func TestLoggedAttempts(t *testing.T) {
 }
 
 func sameTimer(a, b *timer.Timer) bool {
-	return slices.Equal(encoding.AppendTimer(nil, a), encoding.AppendTimer(nil, b))
+	return slices.Equal(appendTimer(nil, a), appendTimer(nil, b))
 }
 
 // TestForgedFollowUp: an entry that no build has written stops the shard.

@@ -24,7 +24,7 @@ type HistoryEvent struct {
 }
 
 // historyVersion is the first byte of an event's body (docs/formats/history.md). It must change
-// when AppendTimer's layout does.
+// when Codec.Timer's layout does.
 const historyVersion = 1
 
 // Flags of an end event.
@@ -94,7 +94,7 @@ func (e *events) addEnd(t *timers, h timer.Handle, s *slab.Slot) {
 	e.close()
 }
 
-// appendTimerAt writes an ended timer in the layout of AppendTimer without making a copy. The
+// appendTimerAt writes an ended timer in the layout of Codec.Timer without making a copy. The
 // timer's successor must have been taken from it before.
 func (t *timers) appendTimerAt(dst []byte, h timer.Handle, s *slab.Slot, r *slab.Attempt, v *content.Blob) []byte {
 	dst = encoding.AppendUvarints(dst, uint64(t.topics.rows[s.Topic].id), uint64(len(v.ID)))

@@ -12,10 +12,16 @@ import (
 	"carillon/timer/encoding"
 )
 
+func appendTimer(dst []byte, t *timer.Timer) []byte {
+	c := encoding.Codec{Out: dst}
+	c.Timer(t)
+	return c.Out
+}
+
 // FuzzHistoryBody: a body read from a node's files is decoded or refused, without a panic.
 func FuzzHistoryBody(f *testing.F) {
 	ended := &timer.Timer{Topic: 3, ID: "b", Spec: *testkit.FullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
-	f.Add(encoding.AppendTimer([]byte{historyVersion, historyByAttempt}, ended))
+	f.Add(appendTimer([]byte{historyVersion, historyByAttempt}, ended))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = DecodeHistoryEnd(b)
@@ -67,8 +73,8 @@ func (mh *modelHarness) checkTold() {
 		if err != nil || got.ByAttempt != w.byAttempt || !reflect.DeepEqual(*got.Timer, w.timer) {
 			mh.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)
 		}
-		// appendTimerAt and AppendTimer write the same bytes.
-		if long := encoding.AppendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
+		// appendTimerAt and Codec.Timer write the same bytes.
+		if long := appendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
 			mh.t.Fatalf("body %x, as a copy it is %x", e.Body[10:], long)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"carillon/timer"
 )
 
-// Flags of a timer, in the order of describeTimer.
+// Flags of a timer, of those that Codec.Timer names.
 const (
 	TimerCancelRequested = 1 << 0
 	TimerAsked           = 1 << 3 // the time is last
@@ -14,12 +14,6 @@ const (
 	TimerCollects = 1 << 6
 	TimerOrigin   = 1 << 7 // the shard that gave the number is last
 )
-
-func AppendTimer(dst []byte, t *timer.Timer) []byte {
-	c := Codec{Out: dst}
-	c.Timer(t)
-	return c.Out
-}
 
 // Timer is a whole timer; after a fault it has no meaning.
 func (c *Codec) Timer(t *timer.Timer) {
