@@ -177,15 +177,14 @@ func (h *Host) isCordoned() bool { return h.cordoned.Load() }
 
 // Stats are the host's gauges.
 type Stats struct {
-	Scheduled, Leased, Done, Dead int64         // timers of led shards
-	Overdue                       int64         // due and not called yet
-	UnknownZone                   int64         // … of which in a time zone that this node lacks
-	Waiting                       timer.Waiting // … of all that wait, by what for; for a leader also those of replicas that know of none
-	Leads                         int
-	Faults                        int // replicas that are stopped, or whose state is wrong or differs
-	MemoryBytes                   int64
-	Memory                        Memory
-	Queued                        int64 // client operations that are not answered yet
+	timer.Counts       // timers of led shards; Waiting for a leader also those of replicas that know of none
+	Overdue      int64 // due and not called yet
+	UnknownZone  int64 // … of which in a time zone that this node lacks
+	Leads        int
+	Faults       int // replicas that are stopped, or whose state is wrong or differs
+	MemoryBytes  int64
+	Memory       Memory
+	Queued       int64 // client operations that are not answered yet
 
 	// SealedBy counts the sealed header values of callbacks by their key. Equal values count once
 	// per shard.
@@ -359,7 +358,8 @@ func (h *Host) TakeActivity() Activity {
 		w.firedBy = nil
 		for _, s := range w.shards {
 			if s.scheduler.Leads() {
-				s.activity(&a)
+				c := s.scheduler.View.Totals()
+				a.Totals.Add(&c)
 			}
 		}
 	})
@@ -374,12 +374,4 @@ func (h *Host) TakeActivity() Activity {
 		})
 	})
 	return a
-}
-
-func (s *timerShard) activity(a *Activity) {
-	c := s.scheduler.View.Totals()
-	a.Totals.Scheduled += c.Scheduled
-	a.Totals.Leased += c.Leased
-	a.Totals.Done += c.Done
-	a.Totals.Dead += c.Dead
 }

@@ -223,10 +223,7 @@ func (s *timerShard) stats(to *Stats) {
 		return
 	}
 	c := s.scheduler.View.Totals()
-	to.Scheduled += c.Scheduled
-	to.Leased += c.Leased
-	to.Done += c.Done
-	to.Dead += c.Dead
+	to.Add(&c)
 	to.MemoryBytes += s.table.MemoryBytes()
 	to.SealedBy = s.table.SealedBy(to.SealedBy)
 	to.UnknownZone += int64(s.scheduler.View.InUnknownZones())

@@ -44,7 +44,7 @@ func (l *leads) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *tab
 }
 
 func (l *leads) Stats() shard.Stats {
-	return shard.Stats{Scheduled: 7, Overdue: 3, Leads: len(l.shards)}
+	return shard.Stats{Counts: timer.Counts{Scheduled: 7}, Overdue: 3, Leads: len(l.shards)}
 }
 
 func TestDueOfAllShards(t *testing.T) {

@@ -68,7 +68,7 @@ func (il *inheritedLeases) scan() {
 	}
 	var done bool
 	il.from, done = il.inSlices(il.from, func(from timer.Handle, slots int) (timer.Handle, bool) {
-		return il.table.ScanLeased(from, slots, found)
+		return il.table.ScanLeased(from, slots, false, found)
 	})
 	il.scanning = !done
 }

@@ -163,7 +163,7 @@ func (kq *keyQueues) scanBlockers() {
 	}
 	var done bool
 	kq.scanFrom, done = kq.inSlices(kq.scanFrom, func(from timer.Handle, slots int) (timer.Handle, bool) {
-		return kq.table.ScanAttempted(from, slots, found)
+		return kq.table.ScanLeased(from, slots, true, found)
 	})
 	if kq.scanning = !done; kq.scanning {
 		return

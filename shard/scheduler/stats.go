@@ -91,17 +91,13 @@ func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 		if c == (timer.Counts{}) {
 			continue // nothing of it waits or is leased either
 		}
-		sum.Scheduled += c.Scheduled
-		sum.Leased += c.Leased
-		sum.Done += c.Done
-		sum.Dead += c.Dead
+		sum.Add(&c)
 		if t := v.zones.topics[topic]; t != nil && v.active {
 			n, oldest := t.dueOrder.Overdue(v.now.WallMs)
 			sum.Ready += n
 			sum.Waiting[timer.WaitZone] += n
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
 		}
-		sum.NoURL += c.NoURL
 		inWheel, _ := v.table.WheelWaits(topic)
 		addInWheel(inWheel, +1, &sum.Waiting)
 		if n := inWheel.Spread; n > 0 && v.active {

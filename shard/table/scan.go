@@ -263,26 +263,14 @@ func (k *TopK) Take(room timer.Room) (out []Found, rest Rest) {
 	return out, rest
 }
 
-// ScanLeased calls fn for leased timers. It visits at most budget slots after from (0 at first) and
-// returns the slot to continue after. fn must not change the table.
-func (t *timers) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
-	for ; budget > 0 && from < t.slots.High; budget-- {
-		from = t.slots.Next(from, t.slots.High)
-		if t.slots.At(from).State() == timer.Leased && !t.foreign(from) {
-			fn(from)
-		}
-	}
-	return from, from >= t.slots.High
-}
-
-// ScanAttempted calls fn for leased timers and for scheduled timers with attempts. It visits at
-// most budget slots after from (0 at first) and returns the slot to continue after. fn must not
-// change the table.
-func (t *timers) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
+// ScanLeased calls fn for leased timers, and if attempted also for scheduled timers with attempts.
+// It visits at most budget slots after from (0 at first) and returns the slot to continue after. fn
+// must not change the table.
+func (t *timers) ScanLeased(from timer.Handle, budget int, attempted bool, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
 		from = t.slots.Next(from, t.slots.High)
 		s := t.slots.At(from)
-		if state := s.State(); (state == timer.Leased || state == timer.Scheduled && s.Attempts() > 0) && !t.foreign(from) {
+		if state := s.State(); (state == timer.Leased || attempted && state == timer.Scheduled && s.Attempts() > 0) && !t.foreign(from) {
 			fn(from)
 		}
 	}

@@ -25,31 +25,6 @@ const (
 	commandFlags = 1<<iota - 1
 )
 
-// Bits of a patch.
-const (
-	patchDue = 1 << iota
-	patchPayload
-	patchContentType
-	patchPriority
-	patchLabels
-	patchExpiry
-	patchURL
-	patchMethod
-	patchHeaders
-	patchTimeout
-	patchMaxAttempts
-	patchMinBackoff
-	patchMaxBackoff
-	patchMultiplier
-	patchJitter
-	patchRepeat
-	patchOnDone
-	patchOnDead
-	patchWeight
-
-	patchBits = 1<<iota - 1
-)
-
 func AppendCommand(dst []byte, c *timer.Command) []byte {
 	var flags uint16
 	set := func(on bool, bit uint16) {
@@ -125,47 +100,28 @@ func (c *Command) share(number uint32, value int64) {
 	}
 }
 
-// patchFields lists a patch's flags with their bits.
-func patchFields(p *timer.Patch) [19]struct {
-	set *bool
-	bit uint64
-} {
-	return [19]struct {
-		set *bool
-		bit uint64
-	}{
-		{&p.Due, patchDue}, {&p.Payload, patchPayload}, {&p.ContentType, patchContentType},
-		{&p.Priority, patchPriority}, {&p.Labels, patchLabels}, {&p.Expiry, patchExpiry},
-		{&p.URL, patchURL}, {&p.Method, patchMethod}, {&p.Headers, patchHeaders}, {&p.Timeout, patchTimeout},
-		{&p.MaxAttempts, patchMaxAttempts}, {&p.MinBackoff, patchMinBackoff}, {&p.MaxBackoff, patchMaxBackoff},
-		{&p.Multiplier, patchMultiplier}, {&p.Jitter, patchJitter}, {&p.Repeat, patchRepeat},
-		{&p.OnDone, patchOnDone}, {&p.OnDead, patchOnDead}, {&p.Weight, patchWeight},
-	}
+// patch is the set of a patch's changed fields.
+func (c *Codec) patch(p *timer.Patch) {
+	c.Flags("a patch", &p.Due, &p.Payload, &p.ContentType, &p.Priority, &p.Labels, &p.Expiry,
+		&p.URL, &p.Method, &p.Headers, &p.Timeout, &p.MaxAttempts, &p.MinBackoff, &p.MaxBackoff,
+		&p.Multiplier, &p.Jitter, &p.Repeat, &p.OnDone, &p.OnDead, &p.Weight)
 }
 
 // AppendPatch writes the set of changed fields, and a spec with only these.
 func AppendPatch(dst []byte, p *timer.Patch) []byte {
-	var bits uint64
-	for _, f := range patchFields(p) {
-		if *f.set {
-			bits |= f.bit
-		}
-	}
+	c := Codec{Out: dst}
+	c.patch(p)
 	var only timer.Spec
 	p.Apply(&only)
 	only.Callback.Origin = p.Spec.Callback.Origin
-	return AppendSpec(binary.AppendUvarint(dst, bits), &only)
+	return AppendSpec(c.Out, &only)
 }
 
 func DecodePatch(b []byte) (*timer.Patch, error) {
-	r := Reader{Rest: b}
-	p := new(timer.Patch)
-	bits := r.Number(patchBits, "patch bits")
-	for _, f := range patchFields(p) {
-		*f.set = bits&f.bit != 0
-	}
-	spec := r.Spec()
-	if err := r.Err(); err != nil {
+	c, p := Reading(b), new(timer.Patch)
+	c.patch(p)
+	spec := c.Spec()
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	if err := spec.DecodeTo(&p.Spec); err != nil {

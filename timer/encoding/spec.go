@@ -90,9 +90,22 @@ func AppendCallback(dst []byte, c *timer.Callback) []byte {
 	return dst
 }
 
-func DecodeCallback(b []byte) (timer.Callback, error) {
+func DecodeCallback(b []byte) (c timer.Callback, err error) {
+	err = readCallback(b, &c, true)
+	return c, err
+}
+
+// CheckCallback checks an encoded callback without copying it.
+func CheckCallback(b []byte) error { return readCallback(b, new(timer.Callback), false) }
+
+func readCallback(b []byte, c *timer.Callback, keep bool) error {
 	r := Reader{Rest: b}
-	var c timer.Callback
+	text := func(what string) string {
+		if v := r.Block(MaxText, what); keep {
+			return string(v)
+		}
+		return ""
+	}
 	for last := byte(0); len(r.Rest) > 0; {
 		field := r.Byte()
 		if field <= last {
@@ -101,24 +114,25 @@ func DecodeCallback(b []byte) (timer.Callback, error) {
 		last = field
 		switch field {
 		case CallbackURL:
-			c.URL = string(r.Block(MaxText, "URL"))
+			c.URL = text("URL")
 		case CallbackMethod:
-			c.Method = string(r.Block(MaxText, "method"))
+			c.Method = text("method")
 		case CallbackHeaders:
 			c.HasHeaders = true
 			for n := r.Number(MaxList, "headers"); n > 0 && r.Fault == ""; n-- {
-				name := string(r.Block(MaxText, "header"))
-				c.Headers = append(c.Headers, timer.Header{Name: name, Value: string(r.Block(MaxText, "header"))})
+				if h := (timer.Header{Name: text("header"), Value: text("header")}); keep {
+					c.Headers = append(c.Headers, h)
+				}
 			}
 		case callbackTimeout:
 			c.TimeoutMs = r.Varint()
 		case callbackOrigin:
-			c.Origin = string(r.Block(MaxText, "origin"))
+			c.Origin = text("origin")
 		default:
 			r.Fail("unknown callback field")
 		}
 	}
-	return c, r.Err()
+	return r.Err()
 }
 
 func AppendRest(dst []byte, s *timer.Spec) []byte {
@@ -453,30 +467,4 @@ func DecodeLabels(b []byte) []string {
 		labels = append(labels, string(r.Block(MaxText, "label")))
 	}
 	return labels
-}
-
-// CheckCallback checks an encoded callback without copying it.
-func CheckCallback(b []byte) error {
-	r := Reader{Rest: b}
-	for last := byte(0); len(r.Rest) > 0; {
-		field := r.Byte()
-		if field <= last {
-			r.Fail("callback fields out of order")
-		}
-		last = field
-		switch field {
-		case CallbackURL, CallbackMethod, callbackOrigin:
-			r.Block(MaxText, "callback text")
-		case CallbackHeaders:
-			for n := r.Number(MaxList, "headers"); n > 0 && r.Fault == ""; n-- {
-				r.Block(MaxText, "header")
-				r.Block(MaxText, "header")
-			}
-		case callbackTimeout:
-			r.Varint()
-		default:
-			r.Fail("unknown callback field")
-		}
-	}
-	return r.Err()
 }
