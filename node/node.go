@@ -289,10 +289,8 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	if p.testClock != nil {
 		config.TestClock = p.testClock.Wall
 	}
-	pool, err := callback.New(config)
-	if err != nil {
-		return err
-	}
+	pool := callback.New(config)
+	var err error
 	if p.backups, err = newBackupSchedule(&n.cfg, p.clock.WallMs, p.clock.Fault); err != nil {
 		return err
 	}

@@ -22,10 +22,7 @@ func (alone) GrantedSlot(_ int, c delivery.Credit) { c.Cancel() }
 // keeps of its last attempt, and nothing else is taken for one.
 func TestRefusedAddressIsKnownByItsError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	pool, err := callback.New(callback.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := callback.New(callback.Config{})
 	ended := make(chan error, 1)
 	go func() { ended <- pool.Run(ctx) }()
 	defer func() {

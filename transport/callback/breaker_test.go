@@ -339,7 +339,7 @@ func TestRunDrains(t *testing.T) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			m := &memory{serve: hang}
-			p, _ := New(Config{Dial: m.dial})
+			p := New(Config{Dial: m.dial})
 			ctx, cancel := context.WithCancel(t.Context())
 			req := post("http://sick.example/")
 			req.Timeout = timeout
@@ -378,7 +378,7 @@ func TestRunDrains(t *testing.T) {
 // TestStartAfterShutDown: a permit that outlived the pool ends as not sent.
 func TestStartAfterShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := New(Config{Drain: time.Second})
+		p := New(Config{Drain: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		req := post("http://sick.example/")
 		permit, _ := acquire(p, Call{Key: keyOf(t, req.URL)}, newWaiter())

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -91,44 +89,4 @@ func (c Config) withDefaults() Config {
 		c.Lease = func() time.Duration { return now().Sub(begun) }
 	}
 	return c
-}
-
-// validate reports all faults at once; it sees the config after its defaults.
-func (c Config) validate() error {
-	var faults []error
-	atLeast := func(name string, v, low int) {
-		if v < low {
-			faults = append(faults, fmt.Errorf("%s is %d, must be at least %d", name, v, low))
-		}
-	}
-	positive := func(name string, d time.Duration) {
-		if d < 0 {
-			faults = append(faults, fmt.Errorf("%s is %v, must be positive", name, d))
-		}
-	}
-	atLeast("MaxDestinations", c.MaxDestinations, 1)
-	atLeast("MaxCalls", c.MaxCalls, 1)
-	atLeast("MaxIdleConns", c.MaxIdleConns, 1)
-	positive("ConnIdle", c.ConnIdle)
-	positive("Drain", c.Drain)
-	if c.ConnIdle > maxConnIdle {
-		faults = append(faults, fmt.Errorf("ConnIdle is %v, must be at most %v", c.ConnIdle, maxConnIdle))
-	}
-	if hasControl(c.UserAgent) {
-		faults = append(faults, errors.New("UserAgent holds a control character"))
-	}
-	for i, prefix := range c.Policy.Allow {
-		if !prefix.IsValid() {
-			faults = append(faults, fmt.Errorf("Policy.Allow[%d] is not a valid prefix", i))
-		}
-	}
-	for i, own := range c.Policy.Own {
-		if !own.IsValid() {
-			faults = append(faults, fmt.Errorf("Policy.Own[%d] is not a valid address", i))
-		}
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return fmt.Errorf("callback: config: %w", errors.Join(faults...))
 }

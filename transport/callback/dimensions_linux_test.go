@@ -18,10 +18,7 @@ type crowd struct {
 }
 
 func newCrowd(t testing.TB, n int) *crowd {
-	p, err := New(Config{MaxCalls: crowdCalls, MaxDestinations: 2*n + 4*crowdCalls})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := New(Config{MaxCalls: crowdCalls, MaxDestinations: 2*n + 4*crowdCalls})
 	return &crowd{Pool: p, t: t}
 }
 

@@ -26,11 +26,7 @@ func Example() {
 	}))
 	defer receiver.Close()
 
-	pool, err := callback.New(callback.Config{Policy: address.Policy{AllowPrivate: true}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	pool := callback.New(callback.Config{Policy: address.Policy{AllowPrivate: true}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error)

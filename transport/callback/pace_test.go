@@ -162,10 +162,7 @@ func TestNoCallWaitsLongForThePace(t *testing.T) {
 func TestLineEndsWithThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSlowReceiver(-1)
-		p, err := New(Config{Dial: r.dial, MaxCalls: 8192, Drain: longestWait / 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := New(Config{Dial: r.dial, MaxCalls: 8192, Drain: longestWait / 2})
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(ctx) }()
@@ -190,10 +187,7 @@ func TestLineEndsWithThePool(t *testing.T) {
 // TestStartsAfterTheEnd: permits that are used after the pool's end are answered, all of them.
 func TestStartsAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := New(Config{Dial: newSlowReceiver(0).dial, MaxCalls: 8192, Drain: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := New(Config{Dial: newSlowReceiver(0).dial, MaxCalls: 8192, Drain: 1})
 		var permits [200]Permit
 		for i := range permits {
 			permits[i], _ = acquire(p, Call{Key: keyOf(t, "http://shop.example/")}, newWaiter())

@@ -52,12 +52,9 @@ type Pool struct {
 	sweptAt      time.Time     // coarse clock of lastUse
 }
 
-// New checks the config. It starts nothing: run Run.
-func New(config Config) (*Pool, error) {
+// New starts nothing: run Run.
+func New(config Config) *Pool {
 	config = config.withDefaults()
-	if err := config.validate(); err != nil {
-		return nil, err
-	}
 	p := &Pool{
 		config:       config,
 		destinations: make(map[address.Key]*destination),
@@ -76,7 +73,7 @@ func New(config Config) (*Pool, error) {
 	p.workers.pool = p
 	p.starts.init(p)
 	p.tickets.New = func() any { return new(callSlot) }
-	return p, nil
+	return p
 }
 
 // until is the time until a breaker's instant.

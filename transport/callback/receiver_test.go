@@ -37,10 +37,7 @@ var local = address.Policy{AllowPrivate: true}
 // startPool runs a pool until the test ends and checks that it ends clean.
 func startPool(t testing.TB, config Config) *Pool {
 	t.Helper()
-	p, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := New(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
