@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"carillon/internal/secret"
 )
 
 // Bounds of a key file.
@@ -21,11 +23,7 @@ const (
 
 const secretsKeySetting = "secrets-key"
 
-// The rights of others than the owner to a file of keys.
-const (
-	othersMayWrite fs.FileMode = 0o022
-	othersMayRead  fs.FileMode = 0o044
-)
+const othersMayWrite fs.FileMode = 0o022 // a file of keys
 
 // keyFile is a file of keys as it was read: one key on a line, the first of them in use, the others
 // for secrets that were sealed with them before a rotation. Empty lines and lines that begin with #
@@ -86,7 +84,7 @@ func checkOwnersFile(setting, path string, info fs.FileInfo) (shared bool, err e
 	if mode&othersMayWrite != 0 {
 		return false, fmt.Errorf("%s: others than its owner may write %s (mode %04o); chmod 600 it", setting, path, mode)
 	}
-	return mode&othersMayRead != 0, nil
+	return secret.Shared(mode), nil
 }
 
 // checkPeerKey looks at the rights of others to the private key of the node's certificate; it is

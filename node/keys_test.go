@@ -73,7 +73,7 @@ func TestReadKeyFile(t *testing.T) {
 // may read it is worth a warning.
 func TestKeyFileOfOthers(t *testing.T) {
 	key := strings.Repeat("ab", 32)
-	for mode, want := range map[os.FileMode]string{0o600: "", 0o400: "", 0o640: "shared", 0o444: "shared", 0o620: "chmod 600", 0o602: "chmod 600", 0o666: "chmod 600"} {
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o400: "", 0o440: "", 0o640: "shared", 0o444: "shared", 0o620: "chmod 600", 0o602: "chmod 600", 0o666: "chmod 600"} {
 		path := writeKeys(t, key, mode)
 		got, err := readKeyFile("gossip-key", path, gossipKeySizes...)
 		switch {
@@ -85,7 +85,7 @@ func TestKeyFileOfOthers(t *testing.T) {
 			t.Errorf("%o: shared %v, %v", mode, got.shared, err)
 		}
 	}
-	for mode, want := range map[os.FileMode]string{0o600: "", 0o640: "shared", 0o660: "chmod 600"} {
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o440: "", 0o640: "shared", 0o660: "chmod 600"} {
 		shared, err := Config{PeerKey: writeKeys(t, "a PEM file", mode)}.checkPeerKey()
 		if (err != nil) != (want == "chmod 600") || shared != (want == "shared") {
 			t.Errorf("the key of a certificate, %o: shared %v, %v", mode, shared, err)

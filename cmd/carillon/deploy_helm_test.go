@@ -215,6 +215,19 @@ func TestHelmChartValues(t *testing.T) {
 	}
 }
 
+// TestHelmChartProbesByHTTPS: a node with a certificate is asked by HTTPS, any other is not.
+func TestHelmChartProbesByHTTPS(t *testing.T) {
+	for flag, want := range map[string]any{"--http-cert=/etc/tls/tls.crt": "HTTPS", "--replicas=5": nil} {
+		set := chart(t, "carillon", "--set", "extraArgs={"+flag+"}")["StatefulSet carillon"]
+		for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+			get := at(t, set, "spec", "template", "spec", "containers", "0", probe, "httpGet").(map[string]any)
+			if get["scheme"] != want {
+				t.Errorf("%s: the %s has scheme %v, not %v", flag, probe, get["scheme"], want)
+			}
+		}
+	}
+}
+
 // TestHelmChartBackupsAndTraces: the nodes have the flags, and the credentials as files.
 func TestHelmChartBackupsAndTraces(t *testing.T) {
 	all := chart(t, "carillon", "--set", "backup.to=s3://vault/carillon,backup.every=30 2 * * *,backup.keep=7,backup.credentialsSecret=vault,backup.region=eu-west-1,backup.endpoint=https://minio:9000",

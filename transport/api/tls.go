@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+
+	"carillon/internal/secret"
 )
 
 // TLS encrypts the connections of clients. Its files are read again by Reload; connections that are
@@ -51,7 +53,7 @@ func (t *TLS) Reload() error {
 			return fmt.Errorf("http-client-ca: %s holds no certificate (PEM)", t.clientCA)
 		}
 	}
-	t.shared.Store(info.Mode().Perm()&0o044 != 0)
+	t.shared.Store(secret.Shared(info.Mode()))
 	t.current.Store(config)
 	return nil
 }

@@ -36,6 +36,11 @@
 {{- end }}
 {{- end }}
 
+{{- /* Of probes, after their port: a node with --http-cert speaks no HTTP in clear. */ -}}
+{{- define "carillon.scheme" -}}
+{{- range .Values.extraArgs }}{{ if hasPrefix "--http-cert=" . }}, scheme: HTTPS{{ end }}{{ end }}
+{{- end }}
+
 {{- define "carillon.labels" -}}
 app: {{ include "carillon.name" . }}
 app.kubernetes.io/name: carillon
