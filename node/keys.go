@@ -84,7 +84,7 @@ func checkOwnersFile(setting, path string, info fs.FileInfo) (shared bool, err e
 	if mode&othersMayWrite != 0 {
 		return false, fmt.Errorf("%s: others than its owner may write %s (mode %04o); chmod 600 it", setting, path, mode)
 	}
-	return secret.Shared(mode), nil
+	return secret.Shared(uint32(mode)), nil
 }
 
 // checkPeerKey looks at the rights of others to the private key of the node's certificate; it is

@@ -482,9 +482,9 @@ func (w *worker) runAfterWork() {
 
 // onWorkers runs fn on every worker, possibly at once, and waits for all. A stopped worker is
 // skipped.
-func (h *Host) onWorkers(fn func(w *worker)) { h.callWorkers(call{fn: fn}) }
+func (h *Host) onWorkers(fn func(w *worker)) { callWorkers(h, call{fn: fn}) }
 
-func (h *Host) callWorkers(c call) {
+func callWorkers(h *Host, c call) {
 	wait := h.newWaiter(len(h.workers) + 1)
 	c.wait = wait
 	for _, w := range h.workers {

@@ -167,7 +167,7 @@ func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64,
 func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
 	var out []timer.Candidate
-	c.h.callWorkers(call{late: func(w *worker, last bool) bool {
+	callWorkers(c.h, call{late: func(w *worker, last bool) bool {
 		var leads []*scheduler.Scheduler
 		for _, s := range w.shards {
 			leads = append(leads, s.scheduler)

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -250,6 +249,6 @@ func (k *Keys) Renew(at Place, text string) string {
 // Shared reports whether the mode of a file of keys lets others than its owner read it, which is
 // worth a warning. An orchestrator mounts secrets as 0440, for a group that the process alone has:
 // nobody may write these, and there is no owner who could change the mode.
-func Shared(mode fs.FileMode) bool {
-	return mode&0o044 != 0 && mode.Perm() != 0o440
+func Shared(mode uint32) bool {
+	return mode&0o044 != 0 && mode&0o777 != 0o440
 }

@@ -193,22 +193,9 @@ func (t *Table) sweep(slots int) timer.Result {
 	}
 	if l.swept >= l.high {
 		t.leaving, t.moving, t.moved = nil, true, 0
-		t.pack()
+		t.wheel = pack(&t.slots, t.wheel)
 	}
 	return timer.Result{Code: timer.OK}
-}
-
-// MoveContents gives back the memory of the contents that have left: it moves those of so many slots
-// to where less is unused. It goes on from call to call, until it has visited all slots. It changes
-// no state. The contents of a leased timer stay: its call may still read them.
-func (t *Table) MoveContents(slots int) {
-	for ; t.moving && slots > 0 && t.moved < t.slots.High; slots-- {
-		t.moved = t.slots.Next(t.moved, t.slots.High)
-		if s := t.slots.At(t.moved); s.State() != 0 && s.State() != timer.Leased {
-			s.Ref = t.content.Move(s.Ref)
-		}
-	}
-	t.moving = t.moving && t.moved < t.slots.High
 }
 
 // appendStart writes what a child begins with in addition to its timers.

@@ -19,7 +19,7 @@ func (t *Table) Audit(popped bool) error {
 	for h := timer.Handle(1); h <= t.slots.High; h++ {
 		s := t.slots.At(h)
 		slots += t.slotHash(h, s)
-		at, in := t.wheel.When(t.wheelHandle(h))
+		at, in := t.wheel.When(wheelHandle(&t.slots, h))
 		want, wakes := t.wakeMs(h, s)
 		if wakes || in && t.foreign(h) {
 			waking++

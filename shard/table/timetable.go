@@ -72,28 +72,30 @@ func (t *timetable) NextDue() (ms int64, ok bool) {
 }
 
 // wheelHandle returns a timer's handle in the wheel, whose nodes are as many as the rows.
-func (t *timetable) wheelHandle(h timer.Handle) wheel.Handle { return wheel.Handle(t.slots.Row(h)) }
+func wheelHandle(s *slab.Slots, h timer.Handle) wheel.Handle { return wheel.Handle(s.Row(h)) }
 
-// pack packs the slots, if that saves memory. The wheel goes on by their new rows. Cost: O(slots).
-func (t *timetable) pack() {
-	if !t.slots.CanPack() {
-		return
+// pack packs the slots, if that saves memory, and returns the wheel, which goes on by their new
+// rows. Cost: O(slots).
+func pack(s *slab.Slots, w *wheel.Wheel) *wheel.Wheel {
+	if !s.CanPack() {
+		return w
 	}
 	type armed struct {
 		h  timer.Handle
 		at wheel.Tick
 	}
-	all := make([]armed, 0, t.wheel.Len())
-	for h := timer.Handle(1); h <= t.slots.High; h++ {
-		if at, in := t.wheel.When(t.wheelHandle(h)); in {
+	all := make([]armed, 0, w.Len())
+	for h := timer.Handle(1); h <= s.High; h++ {
+		if at, in := w.When(wheelHandle(s, h)); in {
 			all = append(all, armed{h, at})
 		}
 	}
-	t.slots.Pack()
-	t.wheel = wheel.New(t.wheel.Now())
+	s.Pack()
+	w = wheel.New(w.Now())
 	for _, a := range all {
-		t.wheel.Add(t.wheelHandle(a.h), a.at)
+		w.Add(wheelHandle(s, a.h), a.at)
 	}
+	return w
 }
 
 // Arm adds a timer to the wheel at atMs, or moves it there.
@@ -102,7 +104,7 @@ func (t *timetable) Arm(h timer.Handle, atMs int64) {
 		return
 	}
 	at := wheel.Tick(timer.ClampMs(atMs))
-	in := t.wheelHandle(h)
+	in := wheelHandle(&t.slots, h)
 	if _, is := t.wheel.When(in); is {
 		t.wheel.Move(in, at)
 		return
@@ -120,7 +122,7 @@ func (t *timetable) place(h timer.Handle, s *slab.Slot) {
 	if at, wakes := t.wakeMs(h, s); wakes {
 		t.Arm(h, at)
 	} else {
-		t.wheel.Remove(t.wheelHandle(h))
+		t.wheel.Remove(wheelHandle(&t.slots, h))
 	}
 }
 
@@ -144,7 +146,7 @@ func (t *timetable) Rearm(h timer.Handle, seq uint64) {
 // restore puts a timer back. One that is armed for its expiry alone was popped too.
 func (t *timetable) restore(h timer.Handle, s *slab.Slot) {
 	if at, wakes := t.wakeMs(h, s); wakes {
-		if armed, in := t.wheel.When(t.wheelHandle(h)); !in || int64(armed) > at {
+		if armed, in := t.wheel.When(wheelHandle(&t.slots, h)); !in || int64(armed) > at {
 			t.Arm(h, at)
 			t.countWait(h, s)
 		}

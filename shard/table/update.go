@@ -152,7 +152,7 @@ func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 		}
 		list.remove(u, h, s)
 	}
-	u.wheel.Remove(u.wheelHandle(h))
+	u.wheel.Remove(wheelHandle(&u.slots, h))
 	u.WaitIn(h, nil, 0)
 	u.dropArray(h, s)
 	u.freeAttempt(h, s)
@@ -227,6 +227,19 @@ func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed 
 		}
 	}
 	return removed, 0
+}
+
+// MoveContents gives back the memory of the contents that have left: it moves those of so many slots
+// to where less is unused. It goes on from call to call, until it has visited all slots. It changes
+// no state. The contents of a leased timer stay: its call may still read them.
+func (u *updater) MoveContents(slots int) {
+	for ; u.moving && slots > 0 && u.moved < u.slots.High; slots-- {
+		u.moved = u.slots.Next(u.moved, u.slots.High)
+		if s := u.slots.At(u.moved); s.State() != 0 && s.State() != timer.Leased {
+			s.Ref = u.content.Move(s.Ref)
+		}
+	}
+	u.moving = u.moving && u.moved < u.slots.High
 }
 
 // record stores the attempt's status, error, answer and start, and logs it if its end may be the

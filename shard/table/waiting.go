@@ -41,7 +41,7 @@ func (t *timetable) waitsForRetry(h timer.Handle, s *slab.Slot) bool {
 	if s.State() != timer.Scheduled || s.Attempts() == 0 || s.When() == t.dueMs(s) {
 		return false
 	}
-	at, in := t.wheel.When(t.wheelHandle(h))
+	at, in := t.wheel.When(wheelHandle(&t.slots, h))
 	wake, _ := t.wakeMs(h, s)
 	return in && int64(at) == wake
 }
@@ -124,7 +124,7 @@ func (t *timetable) Overdue() int64 {
 	all := t.Totals()
 	due := min(int64(t.wheel.Due()), all.Scheduled+all.Leased)
 	canary := t.Find(CanaryTopic, []byte(CanaryID))
-	if when, in := t.wheel.When(t.wheelHandle(canary)); in && when <= t.wheel.Now() {
+	if when, in := t.wheel.When(wheelHandle(&t.slots, canary)); in && when <= t.wheel.Now() {
 		due--
 	}
 	return max(0, due)

@@ -53,7 +53,7 @@ func (t *TLS) Reload() error {
 			return fmt.Errorf("http-client-ca: %s holds no certificate (PEM)", t.clientCA)
 		}
 	}
-	t.shared.Store(secret.Shared(info.Mode()))
+	t.shared.Store(secret.Shared(uint32(info.Mode())))
 	t.current.Store(config)
 	return nil
 }
