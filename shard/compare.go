@@ -10,6 +10,7 @@ import (
 
 	"carillon/internal/placement"
 	"carillon/shard/record"
+	"carillon/timer/encoding"
 )
 
 // Replicas of a group compare their states while they run (I7). Every compareEvery the leader
@@ -202,13 +203,10 @@ func (c *comparison) isWrong(r *replica, replica uint64) bool {
 const stateMessageVersion = 1
 
 func (c *comparison) send(r *replica, to uint64, p *statePoint) {
-	o := r.w.open(nodeOf(to), stateMessage, r.shard, 0)
-	body := len(o.frame)
-	o.frame = append(o.frame, stateMessageVersion)
-	o.frame = binary.AppendUvarint(binary.AppendUvarint(o.frame, r.id), p.index)
-	o.frame = append(o.frame, p.version, 1)
-	o.frame = binary.LittleEndian.AppendUint64(o.frame, p.hash)
-	o.close(r.w, body)
+	r.w.tell(nodeOf(to), stateMessage, r.shard, 0, func(frame []byte) []byte {
+		frame = encoding.AppendUvarints(append(frame, stateMessageVersion), r.id, p.index)
+		return binary.LittleEndian.AppendUint64(append(frame, p.version, 1), p.hash)
+	})
 }
 
 // receive records another replica's point. A message is dropped unless it comes from the

@@ -81,10 +81,7 @@ func (e schedulerEnv) SendReport(p *scheduler.Report) {
 	if to == 0 || to == r.w.host.cfg.Node {
 		return
 	}
-	o := r.w.open(to, reportMessage, r.shard, 0)
-	body := len(o.frame)
-	o.frame = appendReport(o.frame, p)
-	o.close(r.w, body)
+	r.w.tell(to, reportMessage, r.shard, 0, func(frame []byte) []byte { return appendReport(frame, p) })
 }
 
 // leaderNode returns the node that leads the group, by what this node knows; 0: none.
@@ -128,10 +125,9 @@ func (s *timerShard) receiveReport(from uint64, body []byte) {
 // sendLeaseOver answers a report: the lease is over. Leases never come back, so the answer is true even
 // if another replica leads by now.
 func (s *timerShard) sendLeaseOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
-	o := s.g.w.open(to, overMessage, s.g.shard, 0)
-	body := len(o.frame)
-	o.frame = encoding.AppendUvarints(o.frame, uint64(owner), uint64(h), fence)
-	o.close(s.g.w, body)
+	s.g.w.tell(to, overMessage, s.g.shard, 0, func(frame []byte) []byte {
+		return encoding.AppendUvarints(frame, uint64(owner), uint64(h), fence)
+	})
 }
 
 // receiveLeaseOver ends a report of this process. After its replica was removed, this process has no table

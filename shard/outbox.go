@@ -58,9 +58,9 @@ type outgoing struct {
 	usual   int // bytes of the last frame without entries; the next one's initial capacity
 }
 
-// open begins a message in this turn's frame for a node. The caller appends the body to the frame
-// and calls close. entries is the capacity to reserve for entries, in bytes.
-func (w *worker) open(node uint64, kind byte, id timer.ShardID, entries int) *outgoing {
+// tell appends a message to this turn's frame for a node; body writes what it has to say. entries
+// is the capacity to reserve for entries, in bytes.
+func (w *worker) tell(node uint64, kind byte, id timer.ShardID, entries int, body func(frame []byte) []byte) {
 	var o *outgoing
 	for i := range w.outbox {
 		if w.outbox[i].node == node {
@@ -81,11 +81,9 @@ func (w *worker) open(node uint64, kind byte, id timer.ShardID, entries int) *ou
 	o.frame = append(o.frame, kind)
 	o.frame = binary.AppendUvarint(o.frame, uint64(id))
 	o.frame = append(o.frame, 0, 0, 0, 0)
-	return o
-}
-
-func (o *outgoing) close(w *worker, body int) {
-	binary.LittleEndian.PutUint32(o.frame[body-4:], uint32(len(o.frame)-body))
+	at := len(o.frame)
+	o.frame = body(o.frame)
+	binary.LittleEndian.PutUint32(o.frame[at-4:], uint32(len(o.frame)-at))
 	if len(o.frame) > frameFlush {
 		o.leave(w)
 	}
@@ -113,10 +111,7 @@ func (r *replica) send(m *pb.Message) {
 }
 
 func (r *replica) sendNow(m *pb.Message) {
-	o := r.w.open(nodeOf(m.GetTo()), raftMessage, r.shard, raftlog.EntriesRoom(m))
-	body := len(o.frame)
-	o.frame = raftlog.AppendMessage(o.frame, m)
-	o.close(r.w, body)
+	r.w.tell(nodeOf(m.GetTo()), raftMessage, r.shard, raftlog.EntriesRoom(m), func(frame []byte) []byte { return raftlog.AppendMessage(frame, m) })
 }
 
 func nodeOf(replica uint64) uint64 { return replica >> 24 }
