@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # dist.sh builds what is released into bin/dist: static binaries for Linux, completions for shells, a list of what each binary is made of
-# (CycloneDX), and checksums of all of it. Nothing in it depends on the machine, the folder or the hour.
+# (CycloneDX), the licences of that, and checksums of all of it. Nothing in it depends on the machine, the folder or the hour.
 #
 # dist.sh --twice builds the binary of this machine once more, of a copy of the sources elsewhere and with an empty cache, and fails unless
 # both are the same bytes.
@@ -36,11 +36,13 @@ mkdir -p "$dist/completions"
 for arch in amd64 arm64; do
 	compile "$arch" "$dist/carillon-linux-$arch"
 	if [ -n "${CYCLONEDX:-}" ]; then
-		GOOS=linux GOARCH=$arch CGO_ENABLED=0 "$CYCLONEDX" bin -json -noserial -notimestamp -version "$version" -output "$dist/carillon-linux-$arch.cdx.json" \
+		GOOS=linux GOARCH=$arch CGO_ENABLED=0 "$CYCLONEDX" bin -json -noserial -notimestamp -std -version "$version" -output "$dist/carillon-linux-$arch.cdx.json" \
 			"$dist/carillon-linux-$arch" 2>"$dist/log" || { cat "$dist/log" >&2; exit 1; }
 	fi
 done
 rm -f "$dist/log"
+(cd deploy/pack && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -o ../../bin/pack .)
+bin/pack licences -version "$version" -out "$dist/third-party-notices.txt" "$dist"/carillon-linux-{amd64,arm64}
 binary=$dist/carillon-linux-$(go env GOHOSTARCH)
 if readelf --program-headers "$binary" 2>/dev/null | grep -q INTERP; then
 	echo "dist: the binary is not static" >&2

@@ -12,6 +12,16 @@ trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done; wait; chmod
 declare -A checked
 
 fail() { echo "release-check: $*" >&2; exit 1; }
+listed() { # LIST MODULE VERSION: whether it is in a CycloneDX list, with a licence
+	"$PYTHON" - "$@" <<-'END'
+		import json, sys
+		name, version = sys.argv[2:]
+		for c in json.load(open(sys.argv[1]))["components"]:
+		    if c["name"] == name and c["version"] == version and c["purl"].startswith(f"pkg:golang/{name}@{version}?"):
+		        sys.exit(not all(l["license"]["id"] for l in c["licenses"]))
+		sys.exit(1)
+	END
+}
 reads() { ! grep -nE '\]\([^):#]+\)' >&2 || fail "$1: its page has links to files that are not there"; } # PACKAGE <PAGE
 has() { grep -qF -- "$2" <<<"$1" || fail "$3: '$2' is not in: $1"; }
 
@@ -30,20 +40,26 @@ for arch in amd64 arm64; do
 		has "$("./$file" version)" "carillon $release " "$file"
 		checked[$file]+=", its version"
 	fi
-	for dependency in $(go version -m "$file" | awk '$1 == "dep" && $2 != own {print $2}' own="$module/client"); do
-		grep -qF "\"pkg:golang/$dependency@" "$file.cdx.json" || fail "$file.cdx.json lacks $dependency"
-	done
-	checked[$file.cdx.json]="names each module in the binary"
+	while read -r dependency version; do
+		case $dependency in "$module/client") version=$release ;; std) ;; *) has "$(cat third-party-notices.txt)" "$dependency $version (" third-party-notices.txt ;; esac
+		listed "$file.cdx.json" "$dependency" "$version" || fail "$file.cdx.json lacks $dependency $version, its address or its licence"
+	done < <(go version -m "$file" | awk '$1 == "dep" {print $2, $3} NR == 1 {print "std", $2}')
+	checked[$file.cdx.json]="names each module in the binary, and its licence"
 
 	deb=$(echo carillon_*_"$arch".deb)
 	if command -v dpkg-deb >/dev/null; then
 		[ "$(dpkg-deb --field "$deb" Version Architecture | tr '\n' ' ')" = "Version: ${number/-rc/\~rc} Architecture: $arch " ] || fail "$deb has another version"
 		dpkg-deb --fsys-tarfile "$deb" | tar --extract --to-stdout ./usr/bin/carillon | cmp - "$file"
+		dpkg-deb --fsys-tarfile "$deb" | tar --extract --to-stdout ./usr/share/doc/carillon/third-party-notices.txt | cmp - third-party-notices.txt
 		checked[$deb]="its version, and the binary in it"
 	else
 		checked[$deb]="NOT CHECKED: dpkg-deb is not installed"
 	fi
 done
+
+[ "$(grep -c '^github.com/.* (.*)$' third-party-notices.txt)" -gt 20 ] || fail "third-party-notices.txt: modules are missing"
+for words in 'Permission is hereby granted' 'Apache License' 'Mozilla Public License' 'Redistribution and use'; do has "$(cat third-party-notices.txt)" "$words" third-party-notices.txt; done
+checked[third-party-notices.txt]="names each module in the binaries; is in packages and image"
 
 # A registry takes the image and gives it out; its files, in a folder that is the root of a process, are a node.
 image=carillon-image-$number.tar
@@ -58,6 +74,8 @@ for arch in amd64 arm64; do
 	"$CRANE" export --platform "linux/$arch" "$registry/carillon:$number" - | tar --extract --to-stdout carillon | cmp - "carillon-linux-$arch"
 done
 "$CRANE" export --platform "linux/$host" "$registry/carillon:$number" - | tar --extract --directory "$work/root"
+cmp "$work/root/usr/share/doc/carillon/third-party-notices.txt" third-party-notices.txt
+cmp "$work/root/usr/share/doc/carillon/copyright" "$sources/LICENSE"
 settings=$("$CRANE" config --platform "linux/$host" "$registry/carillon:$number")
 has "$settings" '"User":"65532:65532"' "$image"
 has "$settings" '"Entrypoint":["/carillon"],"Cmd":["serve"]' "$image"

@@ -57,9 +57,8 @@ build() ( # DIR OUT: of the sources in DIR
 	mkdir -p "$2"
 	VERSION=$release COMMIT=$commit ./scripts/dist.sh >/dev/null
 	VERSION=$release ./scripts/package.sh "$NFPM" >/dev/null
-	cp bin/dist/carillon-linux-* bin/dist/*.deb "$2"
+	cp bin/dist/carillon-linux-* bin/dist/*.deb bin/dist/third-party-notices.txt "$2"
 	archive bin/dist completions >"$2/carillon-completions-$number.tar.gz"
-	(cd deploy/pack && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -o ../../bin/pack .)
 	bin/pack image -version "$number" -time "$SOURCE_DATE_EPOCH" -dockerfile deploy/docker/Dockerfile -binaries bin/dist -out "$2/carillon-image-$number.tar"
 	bin/pack module -path "$module/client" -version "$release" -dir client -out "$2/carillon-client-go-$number.zip"
 	archive deploy/helm carillon >"$2/carillon-$number.tgz"

@@ -119,15 +119,27 @@ func (b *imageBuild) layer(architecture string, copied map[string]string) ([]byt
 		for _, folder := range above(name) {
 			w.folder(folder, "")
 		}
+		var file string
 		switch name {
 		case "/carillon":
 			w.file("carillon", 0o755, copied[name], binary)
 		case "/etc/ssl/certs/ca-certificates.crt":
 			w.file(name[1:], 0o644, copied[name], authorities())
+		case "/usr/share/doc/carillon/copyright":
+			file = "LICENSE"
+		case "/usr/share/doc/carillon/third-party-notices.txt":
+			file = filepath.Join(b.binaries, "third-party-notices.txt")
 		case "/data":
 			w.folder("data", copied[name])
 		default:
 			return nil, fmt.Errorf("%s: what to copy to %s is not known", b.dockerfile, name)
+		}
+		if file != "" {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			w.file(name[1:], 0o644, copied[name], text)
 		}
 	}
 	if err := w.close(); err != nil {

@@ -1,8 +1,9 @@
 // Command pack makes the parts of a release for which other people need a container engine or a
-// version control system: the container image and the zip of the Go client's module. The same
-// sources give the same bytes, at any time and in any folder.
+// version control system: the container image and the zip of the Go client's module; and it collects
+// the licences of what is in a binary, also into BINARY.cdx.json, if there is one. The same sources give the same bytes, at any time and in any folder.
 //
 //	pack image -version 1.0.0 -time 1767225600 -dockerfile FILE -binaries DIR -out FILE
+//	pack licences -version v1.0.0 -out FILE BINARY…
 //	pack module -path example.com/carillon/client -version v1.0.0 -dir ../../client -out FILE
 package main
 
@@ -21,7 +22,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("what to make is missing: image or module")
+		return fmt.Errorf("what to make is missing: image, licences or module")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	version := flags.String("version", "", "version of the release")
@@ -35,11 +36,33 @@ func run(args []string) error {
 		_ = flags.Parse(args[1:])
 		b.version = *version
 		return b.write(*out)
+	case "licences":
+		_ = flags.Parse(args[1:])
+		l := licences{version: *version}
+		if err := l.read(flags.Args()); err != nil {
+			return err
+		}
+		if err := l.notices(*out); err != nil {
+			return err
+		}
+		for _, binary := range flags.Args() {
+			if list := binary + ".cdx.json"; exists(list) {
+				if err := l.complete(list); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	case "module":
 		path := flags.String("path", "", "path of the module")
 		dir := flags.String("dir", "", "folder of the module")
 		_ = flags.Parse(args[1:])
 		return writeModule(*path, *version, *dir, *out)
 	}
-	return fmt.Errorf("%q is neither image nor module", args[0])
+	return fmt.Errorf("%q is neither image nor licences nor module", args[0])
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
