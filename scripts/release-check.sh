@@ -129,7 +129,7 @@ checked[$wheel]="installed, imported"
 # A program elsewhere gets the Go client through a proxy of files.
 zip=carillon-client-go-$number.zip
 reads "$zip" < <(unzip -p "$zip" '*/README.md')
-proxy=$work/proxy/$module/client/@v
+proxy=$work/proxy/$(sed 's/[A-Z]/!\L&/g' <<<"$module")/client/@v # a proxy's files have no capitals
 mkdir -p "$proxy" "$work/go"
 cp "$zip" "$proxy/$release.zip"
 unzip -p "$zip" "$module/client@$release/go.mod" >"$proxy/$release.mod"
@@ -139,12 +139,13 @@ echo "{\"Version\":\"$release\"}" >"$proxy/$release.info"
 	export GOPROXY="file://$work/proxy" GONOSUMDB='*' GOFLAGS=-mod=mod GOMODCACHE="$work/modules"
 	printf 'module example.org/shop\n\ngo 1.26.0\n' >go.mod
 	printf 'package main\n\nimport "%s/client"\n\nfunc main() { _ = client.Now }\n' "$module" >main.go
-	go get "$module/client@$release" 2>/dev/null
-	go build -o shop .
+	{ go get "$module/client@$release" && go build -o shop .; } >"$work/go.log" 2>&1 || { cat "$work/go.log" >&2; exit 1; }
 )
 checked[$zip]="fetched through a proxy, built into a program"
 
 has "$(cat notes.md)" "# Carillon $number" notes.md
+has "$(cat notes.md)" "$(go env GOVERSION)" notes.md
+has "$(cat notes.md)" "simulated" notes.md
 reads notes.md <notes.md
 [ "$(wc -l <notes.md)" -gt 20 ] || fail "notes.md: CHANGELOG.md has nothing of this release"
 checked[notes.md]="from CHANGELOG.md"

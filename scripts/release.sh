@@ -3,26 +3,44 @@
 # empty cache, fails unless both are the same bytes, and checks each part by what reads it (release-check.sh). docs/releasing.md describes it.
 #
 # RELEASE=v1.0.0 is its version; by default the topmost one of CHANGELOG.md. MODULE=example.com/carillon is the path of the Go module; by default
-# the one in go.mod, or this example if nobody could fetch that. LINKS=https://example.com/carillon/blob/v1.0.0 is where the files of the
+# the one in go.mod, or this example if that has no host, so that nobody could fetch it. LINKS=https://example.com/carillon/blob/v1.0.0 is where the files of the
 # repository can be read; by default there, below MODULE. CYCLONEDX, NFPM, HELM and CRANE are the tools.
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."
 root=$PWD out=$PWD/bin/release
-for tool in CYCLONEDX NFPM HELM CRANE; do export $tool="$(realpath "${!tool}")"; done
+refuse() { echo "release: $*" >&2; exit 1; }
+
+# All that is asked for is looked at before anything is built.
+changelog=$(git show HEAD:CHANGELOG.md)
+release=${RELEASE:-v$(sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' <<<"$changelog" | head -n 1)}
+[[ $release =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$ ]] || refuse "a version is v1.2.3 or v1.2.3-rc.4, not '$release'"
+[[ $release =~ ^v[01]\. ]] || refuse "$release: from 2 on the version is a part of a Go module's path, and nothing here writes it"
+number=${release#v} python_number=${number/-rc./rc}
+changes=$(awk -v title="## [$number]" '/^## \[/ {found = index($0, title) == 1; next} found' <<<"$changelog")
+[[ $changes =~ [^[:space:]] ]] || refuse "CHANGELOG.md, as committed, has no section [$number], or nothing in it"
+if [ "${MODULE:-}" ]; then
+	module=$MODULE
+	./scripts/rename-module.sh --check "$module" || refuse "MODULE=$module cannot be the module's path"
+else
+	module=$(go list -m)
+	./scripts/rename-module.sh --check "$module" 2>/dev/null || module=example.com/carillon
+fi
+runs=$(git show HEAD:docs/test-runs.md | sed -n 's/^|.*| `make sim[^`]*`: \([0-9].*\) | \(.*\) |$/The simulated cluster: \1; \2./p')
+[ "$runs" ] || refuse "docs/test-runs.md, as committed, has no row of make sim"
+
+for tool in CYCLONEDX NFPM HELM CRANE; do
+	[ -x "${!tool:-}" ] || refuse "$tool does not name a program (make release does it)"
+	export $tool="$(realpath "${!tool}")"
+done
 for program in git go gzip node npm tar unzip; do
-	command -v $program >/dev/null || { echo "release: $program is not installed" >&2; exit 1; }
+	command -v $program >/dev/null || refuse "$program is not installed"
 done
 for python in python3 /usr/bin/python3 ''; do
 	if (cd / && "$python" -c 'import setuptools, wheel, pip') 2>/dev/null; then break; fi
 done
-[ "$python" ] || { echo "release: there is no Python with pip, setuptools and wheel" >&2; exit 1; }
+[ "$python" ] || refuse "there is no Python with pip, setuptools and wheel"
 
-release=${RELEASE:-v$(sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)}
-[[ $release =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$ ]] || { echo "release: a version is v1.2.3 or v1.2.3-rc.4, not '$release'" >&2; exit 1; }
-number=${release#v} python_number=${number/-rc./rc}
-module=${MODULE:-$(go list -m)}
-case $module in *.*/*) ;; *) module=example.com/carillon ;; esac
 links=${LINKS:-https://$module/blob/$release}
 commit=$(git rev-parse --short=12 HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
@@ -65,8 +83,8 @@ build() ( # DIR OUT: of the sources in DIR
 	(cd clients/typescript && npm ci --silent --prefer-offline --ignore-scripts --no-audit --no-fund && npm pack --silent --pack-destination "$2" >/dev/null)
 	"$python" -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir "$2" ./clients/python
 	{
-		printf '# Carillon %s\n\nCommit %s. `SHA256SUMS` has the checksum of each file.\n' "$number" "$commit"
-		awk '/^## \[/ {if (found++) exit; next} found' CHANGELOG.md
+		printf '# Carillon %s\n\nCommit %s, built with %s. `SHA256SUMS` has the checksum of each file.\n%s\n' "$number" "$commit" "$(go env GOVERSION)" "$runs"
+		awk -v title="## [$number]" '/^## \[/ {found = index($0, title) == 1; next} found' CHANGELOG.md
 	} >"$2/notes.md"
 	cd "$2"
 	LC_ALL=C sha256sum -- * >SHA256SUMS
@@ -81,7 +99,7 @@ build "$work/first" "$out"
 echo "release: once more, elsewhere"
 sources "$work/in/another/folder"
 GOCACHE=$work/cache build "$work/in/another/folder" "$work/second"
-diff "$out/SHA256SUMS" "$work/second/SHA256SUMS" >&2 || { echo "release: two builds differ" >&2; exit 1; }
+diff "$out/SHA256SUMS" "$work/second/SHA256SUMS" >&2 || refuse "two builds differ"
 echo "release: both builds are the same bytes"
 rm -rf "$work/cache" "$work/second" 2>/dev/null || true
 PYTHON=$python ./scripts/release-check.sh "$out" "$release" "$module" "$work/first"

@@ -1,12 +1,23 @@
 #!/usr/bin/env bash
 # rename-module.sh PATH gives the Go module, its client and the modules beside them the path PATH, such as
 # example.com/carillon, in all files of the sources that this script lies in. `make rename-check` does it in a copy and builds it.
+# rename-module.sh --check PATH says whether that can be one.
 set -euo pipefail
+check=
+if [ "${1:-}" = --check ]; then
+	check=yes
+	shift
+fi
 new=${1:-}
 if ! [[ $new =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~-]+)*$ ]]; then
 	echo "rename-module: the path of a module that others can fetch begins with a host's name: rename-module.sh example.com/carillon" >&2
 	exit 2
 fi
+if [[ $new =~ /v[0-9]+$ ]]; then
+	echo "rename-module: $new ends in a version, which begins with 2 there, and this is 1" >&2
+	exit 2
+fi
+[ -z "$check" ] || exit 0
 cd "$(dirname "$0")/.."
 old=$(sed -n 's/^module //p' go.mod)
 [ "$old" != "$new" ] || exit 0
