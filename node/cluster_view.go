@@ -115,7 +115,7 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 // its leadership goes from one node to another: where this node was never ready, its first leader is
 // still to be elected. A node without a replica does not know.
 func (c *core) leaderless(row *ring.Assignment) bool {
-	return !row.Names(c.p.self.ID()) || c.host.LacksLeader(row.Group, c.member.WasReady())
+	return !row.Names(c.p.self.ID()) || c.host.LacksLeader(row.Group, member.WasReady(c.member))
 }
 
 func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) backend.ShardRow {

@@ -216,8 +216,8 @@ func (m *Member) Ready() error {
 	return nil
 }
 
-// WasReady reports that this process has been ready, however it is now.
-func (m *Member) WasReady() bool { return m.wasReady.Load() }
+// WasReady reports that a member's process has been ready, however it is now.
+func WasReady(m *Member) bool { return m.wasReady.Load() }
 
 // serves is the reason why requests are not served.
 func (m *Member) serves() error {
