@@ -3,6 +3,8 @@ package carillon_test
 import (
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -32,6 +34,36 @@ func TestReleaseRefusesAtOnce(t *testing.T) {
 		}
 		if want != goesOn && strings.Contains(string(out), goesOn) {
 			t.Errorf("%q: went on: %s", setting, out)
+		}
+	}
+}
+
+// TestTextsHoldAtARelease: what a release carries does not say that there is none.
+func TestTextsHoldAtARelease(t *testing.T) {
+	before := regexp.MustCompile(`(?i)not on (npm|pypi)|no proxy has|(nothing|not) (has been |is )?published|no release yet`)
+	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/upgrades.md", "client/README.md", "client/doc.go", "clients/python/README.md", "clients/typescript/README.md", "deploy/helm/carillon/README.md"} {
+		if words := before.FindString(strings.Join(strings.Fields(read(t, page)), " ")); words != "" {
+			t.Errorf("%s says %q", page, words)
+		}
+	}
+}
+
+// TestClusterPageGrowsItsShards: the number of shards that docs/cluster.md grows to is a doubling of
+// those that its examples found a cluster with.
+func TestClusterPageGrowsItsShards(t *testing.T) {
+	page := read(t, "docs/cluster.md")
+	founded := regexp.MustCompile(`--shards (\d+)`).FindAllStringSubmatch(page, -1)
+	grown := regexp.MustCompile(`ctl shards (\d+)`).FindAllStringSubmatch(page, -1)
+	if len(founded) < 2 || len(grown) < 2 {
+		t.Fatalf("found with %v, grown to %v", founded, grown)
+	}
+	for _, f := range founded {
+		for _, g := range grown {
+			from, _ := strconv.Atoi(f[1])
+			to, _ := strconv.Atoi(g[1])
+			if to <= from || to%from != 0 || to/from&(to/from-1) != 0 {
+				t.Errorf("%d shards do not grow to %d", from, to)
+			}
 		}
 	}
 }

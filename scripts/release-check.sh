@@ -22,7 +22,12 @@ listed() { # LIST MODULE VERSION: whether it is in a CycloneDX list, with a lice
 		sys.exit(1)
 	END
 }
-reads() { ! grep -nE '\]\([^):#]+\)' >&2 || fail "$1: its page has links to files that are not there"; } # PACKAGE <PAGE
+reads() { # PACKAGE <PAGE: it is right for those who have the package alone, of a release
+	local page
+	page=$(cat)
+	! grep -nE '\]\([^):#]+\)' <<<"$page" >&2 || fail "$1: its page has links to files that are not there"
+	! grep -niE 'not on (npm|pypi)|no proxy|v0\.0\.0|-0\.1\.0|(nothing|not) (has been |is )?published|no release yet' <<<"$page" >&2 || fail "$1: its page is of what was before the release"
+}
 has() { grep -qF -- "$2" <<<"$1" || fail "$3: '$2' is not in: $1"; }
 
 cd "$dir"
@@ -128,7 +133,8 @@ checked[$wheel]="installed, imported"
 
 # A program elsewhere gets the Go client through a proxy of files.
 zip=carillon-client-go-$number.zip
-reads "$zip" < <(unzip -p "$zip" '*/README.md')
+reads "$zip" < <(unzip -p "$zip" '*/README.md' '*/doc.go')
+has "$(unzip -p "$zip" '*/README.md')" "go get $module/client@$release" "$zip"
 proxy=$work/proxy/$(sed 's/[A-Z]/!\L&/g' <<<"$module")/client/@v # a proxy's files have no capitals
 mkdir -p "$proxy" "$work/go"
 cp "$zip" "$proxy/$release.zip"

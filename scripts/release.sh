@@ -57,6 +57,8 @@ sources() {
 	sed -i "s/^version = .*/version = \"$python_number\"/" clients/python/pyproject.toml
 	sed -i "s/^version: .*/version: $number/; s/^appVersion: .*/appVersion: $number/" deploy/helm/carillon/Chart.yaml
 	sed -i "s/carillon-client-[0-9].*\.tgz/carillon-client-$number.tgz/; s/carillon_client-[0-9].*-py3/carillon_client-$python_number-py3/" clients/*/README.md
+	sed -i "s|go mod edit -require .* -replace .*/client.*|go get $module/client@$release|" client/README.md client/doc.go
+	sed -i 's|^// from a clone needs$|// needs|' client/doc.go
 	for page in client/README.md clients/*/README.md deploy/helm/carillon/README.md CHANGELOG.md; do
 		./scripts/links.sh "$links" "$page" >page
 		mv page "$page"

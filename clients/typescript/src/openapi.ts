@@ -2152,7 +2152,7 @@ export interface components {
             healthy: boolean;
             /** @description That each shard should have, on at most as many nodes as there are. Left out before the founding. */
             replicas?: number;
-            /** @description How many shards there are, those included that are yet to be divided from others. Left out before the founding. */
+            /** @description How many shards there are. While their number grows, how many there will be at the end of this doubling, of which a growth to 4 times as many has two. Left out before the founding. */
             shards_total?: number;
             resharding?: components["schemas"]["Resharding"];
             moves?: components["schemas"]["Moves"];

@@ -1214,7 +1214,7 @@ class Cluster(_Cluster, total=False):
     replicas: int
     """That each shard should have, on at most as many nodes as there are. Left out before the founding."""
     shards_total: int
-    """How many shards there are, those included that are yet to be divided from others. Left out before the founding."""
+    """How many shards there are. While their number grows, how many there will be at the end of this doubling, of which a growth to 4 times as many has two. Left out before the founding."""
     resharding: Resharding
     moves: Moves
     feature_level: int
