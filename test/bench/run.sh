@@ -100,6 +100,7 @@ for _ in $(seq "$rounds"); do
 	by_tester "adds, 256 connections" add -c 256 --keep
 	if [ -n "$redis" ]; then by_redis "redis, pipelines of 100" 64 $((each * 60000)) -P 100; fi
 	by_tester "adds, batches of 100" add -c 64 --batch 100
+	by_tester "adds, batches of 1000" add -c 8 --batch 1000
 done
 if [ -n "$wrk" ]; then stop "$echo_pid"; fi
 if [ -n "$redis" ]; then stop "$redis"; fi
@@ -113,6 +114,8 @@ ratio adds redis
 ratio churn adds
 ratio "adds, 256 connections" "redis, 256 connections"
 ratio "adds, batches of 100" "redis, pipelines of 100"
+ratio "adds, batches of 1000" "redis, pipelines of 100"
+ratio "adds, batches of 1000" adds
 
 section "processor time of a request: the load tester and wrk with a script that posts the same bodies"
 if have wrk; then
