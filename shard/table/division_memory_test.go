@@ -5,7 +5,9 @@ import (
 	"hash/fnv"
 	"testing"
 
+	"carillon/shard/table/slab"
 	"carillon/timer"
+	"carillon/wheel"
 )
 
 // TestMemoryOfShardsThatDoubled: timers take about as much memory in 16 shards that one was divided
@@ -85,4 +87,38 @@ func TestMemoryOfShardsThatDoubled(t *testing.T) {
 		all[i] = again
 	}
 	check("loaded again", 1.3)
+}
+
+// TestPackKeepsTheOrder: what is due when slots are packed leaves the wheel in the order of its
+// times, and what is not goes on to wait.
+func TestPackKeepsTheOrder(t *testing.T) {
+	var s slab.Slots
+	w := wheel.New(0)
+	const most = 300
+	for h := timer.Handle(1); h <= most; h++ {
+		_, slot := s.Take()
+		slot.SetState(timer.Scheduled)
+		w.Add(wheel.Handle(h), wheel.Tick(1000-h)) // the highest is due first
+	}
+	for h := timer.Handle(1); h <= most; h++ {
+		if h%3 > 0 {
+			w.Remove(wheel.Handle(h))
+			s.Give(h)
+		}
+	}
+	w.Advance(850, 1<<20)
+	w = pack(&s, w)
+	if s.Rows() != most/3 || w.Len() != most/3 {
+		t.Fatalf("%d rows, %d in the wheel", s.Rows(), w.Len())
+	}
+	var popped [most]wheel.Handle
+	n := w.Pop(popped[:])
+	for i, row := range popped[:n] {
+		if h := s.Handle(uint32(row)); h != timer.Handle(most-3*i) {
+			t.Fatalf("handle %d comes as number %d", h, i)
+		}
+	}
+	if n != most/3-49 {
+		t.Errorf("%d are due", n)
+	}
 }

@@ -1,6 +1,9 @@
 package table
 
 import (
+	"cmp"
+	"slices"
+
 	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/wheel"
@@ -75,7 +78,7 @@ func (t *timetable) NextDue() (ms int64, ok bool) {
 func wheelHandle(s *slab.Slots, h timer.Handle) wheel.Handle { return wheel.Handle(s.Row(h)) }
 
 // pack packs the slots, if that saves memory, and returns the wheel, which goes on by their new
-// rows. Cost: O(slots).
+// rows. What is due leaves it in the order of its times. Cost: O(slots), and O(n log n) of what is due.
 func pack(s *slab.Slots, w *wheel.Wheel) *wheel.Wheel {
 	if !s.CanPack() {
 		return w
@@ -84,15 +87,20 @@ func pack(s *slab.Slots, w *wheel.Wheel) *wheel.Wheel {
 		h  timer.Handle
 		at wheel.Tick
 	}
-	all := make([]armed, 0, w.Len())
+	var due []armed
+	later := make([]armed, 0, w.Len())
 	for h := timer.Handle(1); h <= s.High; h++ {
-		if at, in := w.When(wheelHandle(s, h)); in {
-			all = append(all, armed{h, at})
+		switch at, in := w.When(wheelHandle(s, h)); {
+		case in && at <= w.Now():
+			due = append(due, armed{h, at})
+		case in:
+			later = append(later, armed{h, at})
 		}
 	}
+	slices.SortStableFunc(due, func(a, b armed) int { return cmp.Compare(a.at, b.at) })
 	s.Pack()
 	w = wheel.New(w.Now())
-	for _, a := range all {
+	for _, a := range append(due, later...) {
 		w.Add(wheelHandle(s, a.h), a.at)
 	}
 	return w
