@@ -18,7 +18,7 @@ import (
 
 // documents are checked against the tree: tests and files that they name must exist.
 var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/where-to-look.md", "docs/operations.md", "docs/security.md", "docs/callbacks.md", "docs/testing.md",
-	"docs/cluster.md", "docs/keys.md", "docs/metrics.md", "docs/topics.md", "docs/errors.md", "docs/backup.md", "docs/scale.md", "docs/tutorial.md", "docs/sizing.md", "docs/upgrades.md", "docs/guides/README.md", "docs/guides/receivers/README.md", "deploy/README.md"}
+	"docs/cluster.md", "docs/keys.md", "docs/metrics.md", "docs/topics.md", "docs/errors.md", "docs/backup.md", "docs/scale.md", "docs/tutorial.md", "docs/sizing.md", "docs/upgrades.md", "docs/test-runs.md", "docs/guides/README.md", "docs/guides/receivers/README.md", "deploy/README.md"}
 
 var (
 	testName = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z][A-Za-z0-9_]*`)

@@ -67,3 +67,40 @@ func TestClusterPageGrowsItsShards(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsHaveCommands: each row of docs/test-runs.md says by what it is repeated.
+func TestRunsHaveCommands(t *testing.T) {
+	row, rows := regexp.MustCompile("^\\| \\d+ \\| .*"), 0
+	for line := range strings.Lines(read(t, "docs/test-runs.md")) {
+		if !row.MatchString(line) {
+			continue
+		}
+		rows++
+		if !regexp.MustCompile("`[^`]*\\b(make (chaos|soak|mutants)\\b|scripts/|Test[A-Z]\\w*|SEEDS=)[^`]*`").MatchString(line) {
+			t.Errorf("no command: %s", line)
+		}
+	}
+	if rows < 10 {
+		t.Errorf("found %d rows", rows)
+	}
+}
+
+// TestSizingHasTheMeasuredFigures: what docs/sizing.md reckons with is in docs/benchmarks.md.
+func TestSizingHasTheMeasuredFigures(t *testing.T) {
+	measured := read(t, "docs/benchmarks.md")
+	for row, count := range map[string]int{"a restart, until ready": 1, "processor time of an add": 2} {
+		_, line, _ := strings.Cut(read(t, "docs/sizing.md"), "| "+row+" |")
+		line, _, _ = strings.Cut(line, "\n")
+		figures := regexp.MustCompile(`[\d.–]+ (s|µs)\b`).FindAllString(line, -1)
+		if len(figures) != count {
+			t.Errorf("%s: %q", row, figures)
+		}
+		for _, figure := range figures {
+			for number := range strings.SplitSeq(strings.TrimRight(figure, "µs "), "–") {
+				if !strings.Contains(measured, " "+number) {
+					t.Errorf("%s: %s is not in docs/benchmarks.md", row, number)
+				}
+			}
+		}
+	}
+}
