@@ -56,7 +56,12 @@ for arch in amd64 arm64; do
 		[ "$(dpkg-deb --field "$deb" Version Architecture | tr '\n' ' ')" = "Version: ${number/-rc/\~rc} Architecture: $arch " ] || fail "$deb has another version"
 		dpkg-deb --fsys-tarfile "$deb" | tar --extract --to-stdout ./usr/bin/carillon | cmp - "$file"
 		dpkg-deb --fsys-tarfile "$deb" | tar --extract --to-stdout ./usr/share/doc/carillon/third-party-notices.txt | cmp - third-party-notices.txt
+		has "$(dpkg-deb --fsys-tarfile "$deb" | tar --extract --to-stdout ./usr/share/doc/carillon/changelog.gz | gunzip)" "carillon (${number/-rc/\~rc}) " "$deb"
 		checked[$deb]="its version, and the binary in it"
+		if command -v lintian >/dev/null; then
+			lintian --allow-root --fail-on error,warning "$deb" >"$work/lintian.log" 2>&1 || { cat "$work/lintian.log" >&2; exit 1; }
+			checked[$deb]+=", lintian"
+		fi
 	else
 		checked[$deb]="NOT CHECKED: dpkg-deb is not installed"
 	fi
