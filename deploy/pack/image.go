@@ -115,9 +115,13 @@ func (b *imageBuild) layer(architecture string, copied map[string]string) ([]byt
 	}
 	var files bytes.Buffer
 	w := tree{w: tar.NewWriter(&files), when: b.when()}
+	made := map[string]bool{} // a layer names each path once
 	for _, name := range slices.Sorted(maps.Keys(copied)) {
 		for _, folder := range above(name) {
-			w.folder(folder, "")
+			if !made[folder] {
+				w.folder(folder, "")
+			}
+			made[folder] = true
 		}
 		var file string
 		switch name {
