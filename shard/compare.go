@@ -203,7 +203,7 @@ func (c *comparison) isWrong(r *replica, replica uint64) bool {
 const stateMessageVersion = 1
 
 func (c *comparison) send(r *replica, to uint64, p *statePoint) {
-	r.w.tell(nodeOf(to), stateMessage, r.shard, 0, func(frame []byte) []byte {
+	r.w.addMessage(nodeOf(to), stateMessage, r.shard, 0, func(frame []byte) []byte {
 		frame = encoding.AppendUvarints(append(frame, stateMessageVersion), r.id, p.index)
 		return binary.LittleEndian.AppendUint64(append(frame, p.version, 1), p.hash)
 	})

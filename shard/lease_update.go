@@ -81,7 +81,7 @@ func (e schedulerEnv) SendReport(p *scheduler.Report) {
 	if to == 0 || to == r.w.host.cfg.Node {
 		return
 	}
-	r.w.tell(to, reportMessage, r.shard, 0, func(frame []byte) []byte { return appendReport(frame, p) })
+	r.w.addMessage(to, reportMessage, r.shard, 0, func(frame []byte) []byte { return appendReport(frame, p) })
 }
 
 // leaderNode returns the node that leads the group, by what this node knows; 0: none.
@@ -125,7 +125,7 @@ func (s *timerShard) receiveReport(from uint64, body []byte) {
 // sendLeaseOver answers a report: the lease is over. Leases never come back, so the answer is true even
 // if another replica leads by now.
 func (s *timerShard) sendLeaseOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
-	s.g.w.tell(to, overMessage, s.g.shard, 0, func(frame []byte) []byte {
+	s.g.w.addMessage(to, overMessage, s.g.shard, 0, func(frame []byte) []byte {
 		return encoding.AppendUvarints(frame, uint64(owner), uint64(h), fence)
 	})
 }

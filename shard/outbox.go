@@ -58,9 +58,9 @@ type outgoing struct {
 	usual   int // bytes of the last frame without entries; the next one's initial capacity
 }
 
-// tell appends a message to this turn's frame for a node; body writes what it has to say. entries
+// addMessage appends a message to this turn's frame for a node; body writes what it has to say. entries
 // is the capacity to reserve for entries, in bytes.
-func (w *worker) tell(node uint64, kind byte, id timer.ShardID, entries int, body func(frame []byte) []byte) {
+func (w *worker) addMessage(node uint64, kind byte, id timer.ShardID, entries int, body func(frame []byte) []byte) {
 	var o *outgoing
 	for i := range w.outbox {
 		if w.outbox[i].node == node {
@@ -111,7 +111,7 @@ func (r *replica) send(m *pb.Message) {
 }
 
 func (r *replica) sendNow(m *pb.Message) {
-	r.w.tell(nodeOf(m.GetTo()), raftMessage, r.shard, raftlog.EntriesRoom(m), func(frame []byte) []byte { return raftlog.AppendMessage(frame, m) })
+	r.w.addMessage(nodeOf(m.GetTo()), raftMessage, r.shard, raftlog.EntriesRoom(m), func(frame []byte) []byte { return raftlog.AppendMessage(frame, m) })
 }
 
 func nodeOf(replica uint64) uint64 { return replica >> 24 }

@@ -81,7 +81,7 @@ func (r *reads) askAgain(g *replica) {
 
 // sendTerm sends a question about the term of a replica, or the answer.
 func (r *replica) sendTerm(node uint64, kind byte, replica, term, number uint64) {
-	r.w.tell(node, kind, r.shard, 0, func(frame []byte) []byte { return encoding.AppendUvarints(frame, replica, term, number) })
+	r.w.addMessage(node, kind, r.shard, 0, func(frame []byte) []byte { return encoding.AppendUvarints(frame, replica, term, number) })
 }
 
 // receiveTerm handles a question about this replica's term, or a voter's answer.
