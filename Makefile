@@ -74,7 +74,7 @@ RACED   = ./node ./transport/api $(filter-out . ./node ./transport/api $(MODELS)
 PLAIN   = $(filter-out ./test/e2e ./test/sim ./test/sim/mutants ./cmd/carillon,$(filter $(PURE) ./test/% ./cmd/%,$(TESTED)))
 STEPPED := ^Test(ManyNodesJoin|PlanDividesShards|PlanOfManyNodes|RepairsComeFirst|ManyOfOneKey|FoundingCrash|ReplayTakesTimeByEntry|DurableFrameIsNeverCut|DamageInUncleanTail)$$
 # Tests of ./node with one client: thousands of requests or of starts, one after the other.
-ALONE := ^Test(CrashMatrixOfOneNode|DamageAtRestOfEveryFile|RepeatedLongAfterTheEnd|RepeatedPutIsNotCalledTwice|TenThousandIdleTopicsVanish|ThousandTopics)$$
+ALONE := ^Test(CrashMatrixOfOneNode|DamageAtRestOfEveryFile|NewTopicIsKnownEverywhere|RepeatedLongAfterTheEnd|RepeatedPutIsNotCalledTwice|TenThousandIdleTopicsVanish|ThousandTopics)$$
 
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout 20m

@@ -140,18 +140,18 @@ func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	}
 	t.Parallel()
 	nodes := trio(t)
-	unknown := 0
+	var unknown []string
 	for i := range 150 {
 		path := fmt.Sprintf("/v1/topics/t%d", i)
 		nodes[i%3].must(201, "PUT", path, `{}`)
 		for k := range 2 {
-			if code, _ := nodes[(i+1+k)%3].call("GET", path, ""); code != 200 {
-				unknown++
+			if code, body := nodes[(i+1+k)%3].call("GET", path, ""); code != 200 {
+				unknown = append(unknown, fmt.Sprint(path, ": ", code, " ", body))
 			}
 		}
 	}
-	if unknown > 0 {
-		t.Errorf("%d of 300 times another node did not know a topic that had been made", unknown)
+	if len(unknown) > 0 {
+		t.Errorf("%d of 300 times another node did not know a topic that had been made: %q", len(unknown), unknown)
 	}
 	nodes[0].must(404, "GET", "/v1/topics/none", "")
 	nodes[1].must(404, "GET", "/v1/topics/none", "")
