@@ -70,7 +70,7 @@ func TestClusterPageGrowsItsShards(t *testing.T) {
 
 // TestRunsHaveCommands: each row of docs/test-runs.md says by what it is repeated.
 func TestRunsHaveCommands(t *testing.T) {
-	row, rows := regexp.MustCompile("^\\| \\d+ \\| .*"), 0
+	row, rows := regexp.MustCompile(`^\| \d+ \| .*`), 0
 	for line := range strings.Lines(read(t, "docs/test-runs.md")) {
 		if !row.MatchString(line) {
 			continue
