@@ -10,8 +10,8 @@ import (
 
 var qualified = regexp.MustCompile(`(?:^|[\s(])([a-z][a-z0-9]*)\.([A-Z][A-Za-z0-9]*)`)
 
-// TestCommentsNameWhatExists: what a comment calls pkg.Name is a name of that package, if one of this
-// module is called so.
+// TestCommentsNameWhatExists: what a comment calls pkg.Name is a name of that package, if one of
+// this module is called so.
 func TestCommentsNameWhatExists(t *testing.T) {
 	names := map[string]map[string]bool{}
 	for _, f := range sources(t) {

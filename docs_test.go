@@ -218,8 +218,8 @@ func TestMetricsAreListed(t *testing.T) {
 	}
 }
 
-// TestFrozenFilesStay: what a release has written stays as it is, and each such file is listed. A later
-// format gets files of its own: `sha256sum FILE >>docs/formats/SHA256SUMS`.
+// TestFrozenFilesStay: what a release has written stays as it is, and each such file is listed. A
+// later format gets files of its own: `sha256sum FILE >>docs/formats/SHA256SUMS`.
 func TestFrozenFilesStay(t *testing.T) {
 	sums := map[string]string{}
 	for line := range strings.Lines(read(t, "docs/formats/SHA256SUMS")) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReleaseRefusesAtOnce: what cannot be released is refused by its name before anything is built;
-// with a version and a path that can be, the script goes on to look for its tools.
+// TestReleaseRefusesAtOnce: what cannot be released is refused by its name before anything is
+// built; with a version and a path that can be, the script then looks for its tools.
 func TestReleaseRefusesAtOnce(t *testing.T) {
 	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
 		t.Skip("SKIPPED: no commit is checked out")
@@ -48,8 +48,8 @@ func TestTextsHoldAtARelease(t *testing.T) {
 	}
 }
 
-// TestClusterPageGrowsItsShards: the number of shards that docs/cluster.md grows to is a doubling of
-// those that its examples found a cluster with.
+// TestClusterPageGrowsItsShards: the number of shards that docs/cluster.md grows to is a doubling
+// of those that its examples found a cluster with.
 func TestClusterPageGrowsItsShards(t *testing.T) {
 	page := read(t, "docs/cluster.md")
 	founded := regexp.MustCompile(`--shards (\d+)`).FindAllStringSubmatch(page, -1)
@@ -68,7 +68,7 @@ func TestClusterPageGrowsItsShards(t *testing.T) {
 	}
 }
 
-// TestRunsHaveCommands: each row of docs/test-runs.md says by what it is repeated.
+// TestRunsHaveCommands: each row of docs/test-runs.md names the command that repeats it.
 func TestRunsHaveCommands(t *testing.T) {
 	row, rows := regexp.MustCompile(`^\| \d+ \| .*`), 0
 	for line := range strings.Lines(read(t, "docs/test-runs.md")) {

@@ -157,10 +157,10 @@ func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	nodes[1].must(404, "GET", "/v1/topics/none", "")
 }
 
-// TestNodeAwayOverTwoDoublings: the number of shards doubles twice while a node is away, so it knows
-// neither of the new shards nor of those that they were divided from. It comes back, learns of all of
-// them, gets its replicas from their leaders, and is as good as the others: the cluster then does
-// without another one.
+// TestNodeAwayOverTwoDoublings: the number of shards doubles twice while a node is away, so it
+// knows neither of the new shards nor of those that they were divided from. It comes back, learns
+// of all of them, gets its replicas from their leaders, and is as good as the others: the cluster
+// then does without another one.
 func TestNodeAwayOverTwoDoublings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -201,8 +201,8 @@ func TestNodeAwayOverTwoDoublings(t *testing.T) {
 	}
 }
 
-// TestReadyEndsWithTheMajority: a node that was ready is excused for a moment, not for the loss of the
-// others.
+// TestReadyEndsWithTheMajority: a node that was ready is excused for a moment, not for the loss of
+// the others.
 func TestReadyEndsWithTheMajority(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -220,8 +220,8 @@ func TestReadyEndsWithTheMajority(t *testing.T) {
 	})
 }
 
-// TestNothingFlapsWhileShardsDouble: while the number of shards grows, and leaderships go to the nodes
-// that should have them, all nodes stay ready and see a healthy cluster.
+// TestNothingFlapsWhileShardsDouble: while the number of shards grows, and leaderships go to the
+// nodes that should have them, all nodes stay ready and see a healthy cluster.
 func TestNothingFlapsWhileShardsDouble(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

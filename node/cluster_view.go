@@ -112,8 +112,8 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 }
 
 // leaderless reports whether a shard that nobody is known to lead has no leader, and not only while
-// its leadership goes from one node to another: where this node was never ready, its first leader is
-// still to be elected. A node without a replica does not know.
+// its leadership goes from one node to another: where this node was never ready, its first leader
+// is still to be elected. A node without a replica does not know.
 func (c *core) leaderless(row *ring.Assignment) bool {
 	return !row.Names(c.p.self.ID()) || c.host.LacksLeader(row.Group, member.WasReady(c.member))
 }

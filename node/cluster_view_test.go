@@ -86,7 +86,8 @@ func TestClusterOfOne(t *testing.T) {
 	}
 	n.must(200, "GET", "/v1/cluster/shards/4", "")
 	n.must(404, "GET", "/v1/cluster/shards/5", "")
-	// What a growth takes for good: 12 more replicas of 0.2 MB, and of the tables as much as their handles take.
+	// What a growth takes for good: 12 more replicas of 0.2 MB, and of the tables as much as their
+	// handles take.
 	var needs backend.GrowthNeeds
 	err := json.Unmarshal([]byte(n.must(200, "POST", "/v1/cluster/shards?dry_run=true", `{"shards":16}`)), &needs)
 	if more := needs.LastingBytes - 2_400_000; err != nil || more < 1000 || more > 50_000 {

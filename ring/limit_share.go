@@ -78,9 +78,9 @@ func divide(n, node int, weights []int64, sum int64) int {
 	return int(own)
 }
 
-// hasTurn reports whether one of the n units of a topic is this node's in a turn. The order shifts from
-// round to round, so that leases that last as long as some turns do not keep the same nodes out for
-// ever.
+// hasTurn reports whether one of the n units of a topic is this node's in a turn. The order shifts
+// from round to round, so that leases that last as long as some turns do not keep the same nodes
+// out for ever.
 func (v *shareView) hasTurn(t *timer.Topic, n int, turn int64) bool {
 	nodes := int64(len(v.nodes))
 	first := (turn%nodes*int64(n) + turn/nodes + int64(t.ID)) % nodes

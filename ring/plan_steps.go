@@ -24,9 +24,9 @@ func (p *planner) redirect() {
 }
 
 // redirectFrom gives a row another replica in the place of the one on from. It prefers, in this
-// order, a replica of the row's former ones that is alive and may stay, a replica on a new node, and
-// none, if most of the others are alive. Without a majority of those it keeps a former replica that
-// should leave.
+// order, a replica of the row's former ones that is alive and may stay, a replica on a new node,
+// and none, if most of the others are alive. Without a majority of those it keeps a former replica
+// that should leave.
 func (p *planner) redirectFrom(i int, row *Assignment, from uint64) {
 	to, last := uint64(0), uint64(0) // former replicas: one that may stay, one that should leave
 	for _, r := range row.Leaving {

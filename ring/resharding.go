@@ -92,8 +92,8 @@ func nextDivided(rows []Assignment, parents int) timer.ShardID {
 	return timer.ShardID(next)
 }
 
-// divide gives a shard a child, on the same nodes. The shard's leader does the rest, and the child's
-// reports that it is settled.
+// divide gives a shard a child, on the same nodes. The shard's leader does the rest, and the
+// child's reports that it is settled.
 func (c *cluster) divide(_ int64, cmd *Command) Reply {
 	row, err := c.rowAt(cmd)
 	switch {

@@ -52,9 +52,9 @@ const (
 	over           // growth of the state is refused, and a snapshot that holds much is aborted
 )
 
-// Shares of the memory limit. All groups together keep at most 1/memoryShareDivisor of it as applied
-// entries for followers, and one group has at most 1/uncommittedShare of it uncommitted. In the last
-// 1/memoryShareDivisor memory is tight.
+// Shares of the memory limit. All groups together keep at most 1/memoryShareDivisor of it as
+// applied entries for followers, and one group has at most 1/uncommittedShare of it uncommitted. In
+// the last 1/memoryShareDivisor memory is tight.
 const (
 	memoryShareDivisor = 8
 	uncommittedShare   = 16
@@ -239,9 +239,9 @@ func (h *Host) LowDisks() (low []timer.LowDiskError) {
 	return low
 }
 
-// updateLowDisks makes a leader refuse adds while the disk of a voter is low. Every voter writes the
-// added data, and a voter with a full disk could not even write commands that free something. The
-// leader must refuse, because clients' commands do not pass through followers.
+// updateLowDisks makes a leader refuse adds while the disk of a voter is low. Every voter writes
+// the added data, and a voter with a full disk could not even write commands that free something.
+// The leader must refuse, because clients' commands do not pass through followers.
 func (r *replica) updateLowDisks(low []timer.LowDiskError) {
 	i := -1
 	if len(low) > 0 && r.leader {

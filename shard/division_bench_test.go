@@ -15,8 +15,8 @@ import (
 var divisionTimers = flag.Int("division.timers", 250_000, "so many timers has the shard that BenchmarkDivision divides")
 
 // BenchmarkDivision divides a shard of a host alone, while two clients write one after the other:
-// one to timers that stay, and one to timers that leave. It reports how long the whole took, and the
-// longest that each of the clients waited.
+// one to timers that stay, and one to timers that leave. It reports how long the whole took, and
+// the longest that each of the clients waited.
 func BenchmarkDivision(b *testing.B) {
 	topic := &timer.Topic{Name: "bench"}
 	payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)

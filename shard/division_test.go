@@ -50,8 +50,8 @@ func (d *dividing) begin() {
 	}
 }
 
-// divideUnknown divides the shard in a host that does not know of the child, as a follower does that
-// has the leader's entry before its node has grown.
+// divideUnknown divides the shard in a host that does not know of the child, as a follower does
+// that has the leader's entry before its node has grown.
 func (d *dividing) divideUnknown() {
 	d.t.Helper()
 	s := d.host.shard(1)
@@ -342,8 +342,8 @@ func TestConsumersLeasesLeaveWithTheirTimers(t *testing.T) {
 	})
 }
 
-// TestLeasesInTheSecondDoubling: a consumer's ack names the shard that will have its timer. As long as
-// that is yet to be divided from a shard that was divided before, this one takes the ack.
+// TestLeasesInTheSecondDoubling: a consumer's ack names the shard that will have its timer. As long
+// as that is yet to be divided from a shard that was divided before, this one takes the ack.
 func TestLeasesInTheSecondDoubling(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		d.pulled(func(p *timer.Policy) { p.Concurrency = 20 })
@@ -396,9 +396,9 @@ func TestNoReplicaBeforeTheNodeGrows(t *testing.T) {
 	})
 }
 
-// TestNoAddForAChildThatTheNodeDoesNotKnow: a process that starts with a table that was divided, before
-// the node knows that there are more shards, takes no add for the child: it would stay in the parent,
-// where nobody looks for it.
+// TestNoAddForAChildThatTheNodeDoesNotKnow: a process that starts with a table that was divided,
+// before the node knows that there are more shards, takes no add for the child: it would stay in
+// the parent, where nobody looks for it.
 func TestNoAddForAChildThatTheNodeDoesNotKnow(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		d.divideUnknown()
@@ -428,8 +428,9 @@ func TestNoAddForAChildThatTheNodeDoesNotKnow(t *testing.T) {
 	})
 }
 
-// TestListingOverADivision: a shard is scanned for its child, and divided before the page is copied.
-// The page has no child then, and the caller asks again, rather than a page that lacks its timers.
+// TestListingOverADivision: a shard is scanned for its child, and divided before the page is
+// copied. The page has no child then, and the caller asks again, rather than a page that lacks its
+// timers.
 func TestListingOverADivision(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		for i := range 20 {
@@ -457,8 +458,8 @@ func TestListingOverADivision(t *testing.T) {
 	})
 }
 
-// TestTimersAddedMeanwhileLeave: timers that are added after the leader has looked at the slots, and
-// before it proposes the entry, go where they belong.
+// TestTimersAddedMeanwhileLeave: timers that are added after the leader has looked at the slots,
+// and before it proposes the entry, go where they belong.
 func TestTimersAddedMeanwhileLeave(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		var names []string
@@ -482,8 +483,8 @@ func TestTimersAddedMeanwhileLeave(t *testing.T) {
 	})
 }
 
-// TestMarksGoWithTheirTimers: slots become free after the leader has looked at them, and others take
-// them before the entry is proposed. Each timer goes where it belongs, whose slot it has got.
+// TestMarksGoWithTheirTimers: slots become free after the leader has looked at them, and others
+// take them before the entry is proposed. Each timer goes where it belongs, whose slot it has got.
 func TestMarksGoWithTheirTimers(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		const long = 1000 * time.Hour

@@ -127,8 +127,8 @@ func TestFenceWaitsForTheLastStart(t *testing.T) {
 	}
 }
 
-// TestFenceIsNoProof: what nobody may do twice at a time, and a last attempt, wait for the process's
-// restart or the end of its lease.
+// TestFenceIsNoProof: what nobody may do twice at a time, and a last attempt, wait for the
+// process's restart or the end of its lease.
 func TestFenceIsNoProof(t *testing.T) {
 	for name, change := range map[string]func(*timer.Topic){
 		"serial":       func(topic *timer.Topic) { topic.Policy.Serial = true },

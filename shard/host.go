@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -441,14 +440,14 @@ func (w *worker) abandon() {
 type call struct {
 	fn   func(w *worker)
 	wait *waiter
-	// late is run in place of fn after the work of a turn, again and again until it returns true; the
-	// last time with last. See runAfterWork.
+	// late is run in place of fn, after the work of a turn: once, and where it returns false once
+	// more, with last. See runAfterWork.
 	late func(w *worker, last bool) (done bool)
 }
 
 func (c *call) handle(w *worker) {
 	if c.late != nil {
-		w.afterWork = append(w.afterWork, lateCall{c, w.timers.WallMs + 1, w.now.Mono + time.Millisecond})
+		w.afterWork = append(w.afterWork, lateCall{c, w.timers.WallMs + 1, w.now.Mono, false})
 		return
 	}
 	c.fn(w)
@@ -461,23 +460,44 @@ func (c *call) refuse(error) { c.wait.done() } // its function is not run
 type lateCall struct {
 	*call
 	dueMs int64         // times are rounded up: what is due by then was asked to be due before the call
-	until time.Duration // the longest wait for that; on clocks.Moment.Mono
+	came  time.Duration // on clocks.Moment.Mono
+	again bool          // it was run once
 }
+
+// Waits of a late call, at most.
+const (
+	instantWait = time.Millisecond       // for what is due by its dueMs
+	passedWait  = 100 * time.Millisecond // for shards that had no time to look at what is due: two ticks
+)
 
 // runAfterWork runs the calls that wait for this turn's work. If due timers of a shard were passed
 // over, because the turn's time was over, they wait for the next one, in which that shard is first.
+// Cost: O(shards) once, and what each call does, twice at most for a call.
 func (w *worker) runAfterWork() {
-	if len(w.afterWork) == 0 || slices.ContainsFunc(w.shards, func(s *timerShard) bool { return s.scheduler.PassedOver() }) {
+	if len(w.afterWork) == 0 {
 		return
 	}
-	w.afterWork = slices.DeleteFunc(w.afterWork, func(c lateCall) bool {
-		awaits := w.now.Mono < c.until && slices.ContainsFunc(w.shards, func(s *timerShard) bool { return s.scheduler.AwaitsInstant(c.dueMs) })
-		done := c.late(w, !awaits)
-		if done {
+	passed, instant := false, int64(math.MaxInt64)
+	for _, s := range w.shards {
+		passed = passed || s.scheduler.PassedOver()
+		instant = min(instant, s.scheduler.NextInstant())
+	}
+	kept := w.afterWork[:0]
+	for _, c := range w.afterWork {
+		waited := w.now.Mono - c.came
+		awaits := waited < instantWait && instant <= c.dueMs
+		switch {
+		case passed && waited < passedWait, c.again && awaits:
+		case c.late(w, !awaits):
 			c.wait.done()
+			continue
+		default:
+			c.again = true
 		}
-		return done
-	})
+		kept = append(kept, c)
+	}
+	clear(w.afterWork[len(kept):])
+	w.afterWork = kept
 }
 
 // onWorkers runs fn on every worker, possibly at once, and waits for all. A stopped worker is

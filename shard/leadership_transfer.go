@@ -53,8 +53,8 @@ func (t *leadershipTransfer) transfereeAmong(r *replica, ids []uint64) uint64 {
 	return t.transfereeWhere(r, ids, r.w.host.cfg.Placement.MayLead)
 }
 
-// anyTransferee is transfereeAmong whose node need not be one that may lead. It waits while one that
-// may is passed over.
+// anyTransferee is transfereeAmong whose node need not be one that may lead. It waits while one
+// that may is passed over.
 func (t *leadershipTransfer) anyTransferee(r *replica, ids []uint64) uint64 {
 	if r.w.now.Mono < t.passedOverUntil {
 		return 0

@@ -122,16 +122,16 @@ func (s *timerShard) receiveReport(from uint64, body []byte) {
 	}
 }
 
-// sendLeaseOver answers a report: the lease is over. Leases never come back, so the answer is true even
-// if another replica leads by now.
+// sendLeaseOver answers a report: the lease is over. Leases never come back, so the answer is true
+// even if another replica leads by now.
 func (s *timerShard) sendLeaseOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
 	s.g.w.addMessage(to, overMessage, s.g.shard, 0, func(frame []byte) []byte {
 		return encoding.AppendUvarints(frame, uint64(owner), uint64(h), fence)
 	})
 }
 
-// receiveLeaseOver ends a report of this process. After its replica was removed, this process has no table
-// to see the end of the lease in.
+// receiveLeaseOver ends a report of this process. After its replica was removed, this process has
+// no table to see the end of the lease in.
 func (s *timerShard) receiveLeaseOver(body []byte) {
 	r := encoding.Reader{Rest: body}
 	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()

@@ -142,8 +142,8 @@ func (l *listing) scan(p *listPart, s *timerShard, budget int) (done bool) {
 	return true
 }
 
-// take copies what was found. A shard that was divided since it was scanned for its child has none of
-// that any more.
+// take copies what was found. A shard that was divided since it was scanned for its child has none
+// of that any more.
 func (l *listing) take(w *listOfWorker) {
 	for i := range l.parts {
 		if p := &l.parts[i]; w == &l.workers[p.read.group.w.number] {

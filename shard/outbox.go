@@ -58,8 +58,8 @@ type outgoing struct {
 	usual   int // bytes of the last frame without entries; the next one's initial capacity
 }
 
-// addMessage appends a message to this turn's frame for a node; body writes what it has to say. entries
-// is the capacity to reserve for entries, in bytes.
+// addMessage appends a message to this turn's frame for a node; body appends its content.
+// entries is the capacity to reserve for entries, in bytes.
 func (w *worker) addMessage(node uint64, kind byte, id timer.ShardID, entries int, body func(frame []byte) []byte) {
 	var o *outgoing
 	for i := range w.outbox {

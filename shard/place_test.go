@@ -43,8 +43,8 @@ func TestNotReady(t *testing.T) {
 }
 
 // TestReadyWhileALeaderChanges: a node that was ready stays so for a moment while a shard has no
-// leader, or while it leads one whose canary has not fired yet. One that was not is not excused, and
-// nobody for longer.
+// leader, or while it leads one whose canary has not fired yet. One that was not is not excused,
+// and nobody for longer.
 func TestReadyWhileALeaderChanges(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
 	r.pass(time.Second)

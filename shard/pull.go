@@ -163,7 +163,8 @@ func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64,
 }
 
 // Candidates returns the first most ready timers of a topic in the shards that this node leads, in
-// order. A timer that was due when its add was answered, before the call, has left the wheel by then.
+// order. A timer that was due when its add was answered, before the call, has left the wheel by
+// then.
 func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
 	var out []timer.Candidate

@@ -178,6 +178,48 @@ func TestPullOffersWhatIsDueInThisMillisecond(t *testing.T) {
 	}
 }
 
+// TestLateCallLooksTwice: a call that waits for the next millisecond looks once before it and once
+// after, however many turns there are between, and one that awaits nothing looks once.
+func TestLateCallLooksTwice(t *testing.T) {
+	r := pullHarness(t, nil)
+	looks := 0
+	ask := func(looked bool) (ended chan struct{}) {
+		ended = make(chan struct{})
+		looks = 0
+		go func() {
+			defer close(ended)
+			callWorkers(r.host, call{late: func(_ *worker, last bool) bool { looks++; return last || looked }})
+		}()
+		for r.host.workers[0].box.waiting() == 0 {
+			runtime.Gosched()
+		}
+		return ended
+	}
+	r.add("a", time.Millisecond)
+	ended := ask(false)
+	for range 10 {
+		r.turn()
+	}
+	r.pass(time.Millisecond)
+	<-ended
+	if looks != 2 {
+		t.Errorf("it looked %d times", looks)
+	}
+	ended = ask(false)
+	r.runIdle()
+	<-ended
+	if looks != 1 {
+		t.Errorf("it looked %d times, and nothing was to come", looks)
+	}
+	r.add("b", time.Millisecond)
+	ended = ask(true)
+	r.runIdle()
+	<-ended
+	if looks != 1 {
+		t.Errorf("it looked %d times, and had all at once", looks)
+	}
+}
+
 // atOnce is blocking for a call that asks all workers. No worker has a turn before it is asked.
 func (h *hostHarness) atOnce(fn func()) {
 	asked := make([]int, len(h.host.workers))

@@ -23,16 +23,16 @@ const (
 // other voters: whether the group is still in this leader's term there. Once a majority has been in
 // that term after the reads arrived, no later leader can have been elected before, so everything
 // that was acknowledged before is in the entries committed here by then. That is raft's ReadIndex.
-// Its own form is a heartbeat, which costs each voter a turn of the group: a listing asks all shards
-// of all nodes (docs/adr/0075).
+// Its own form is a heartbeat, which costs each voter a turn of the group: a listing asks all
+// shards of all nodes (docs/adr/0075).
 type reads struct {
 	fresh []*read     // arrived in this turn, or before the group could ask
 	asked []readBatch // the voters are asked
 	ready []*read     // confirmed; wait for the state machine
 	long  []*read     // like ready, but served in slices, in rotation
 	last  uint64      // number of the last question; never used again by this process
-	// confirmed is the highest number that each voter has confirmed in this term. Invariant: an answer to
-	// one question is also one to those before it, which arrived earlier.
+	// confirmed is the highest number that each voter has confirmed in this term. Invariant: an answer
+	// to one question is also one to those before it, which arrived earlier.
 	confirmed map[uint64]uint64
 	askedAt   time.Duration // the last time that the voters were asked
 }

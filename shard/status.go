@@ -58,8 +58,8 @@ func (h *Host) Leads(id timer.ShardID) bool { return h.resolve(id).public.serves
 // serve, or will soon know the leader and name it.
 func (h *Host) Takes(id timer.ShardID) bool { return h.resolve(id).public.takes.Load() }
 
-// Leader returns the node that leads the group, by what this node's replica knows. The host may have
-// yet to grow for it.
+// Leader returns the node that leads the group, by what this node's replica knows. The host may
+// have yet to grow for it.
 func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 	if int(id) > h.Shards() {
 		return 0, false

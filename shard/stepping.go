@@ -19,8 +19,8 @@ import (
 // driver is the part of a host that steps it in place of Run.
 type driver struct{ h *Host }
 
-// Work takes one turn of every worker. It returns an error once the host has failed. A simulator may
-// let time pass before it calls Write.
+// Work takes one turn of every worker. It returns an error once the host has failed. A simulator
+// may let time pass before it calls Write.
 func (d driver) Work() error {
 	for _, w := range d.h.workers {
 		w.turn()

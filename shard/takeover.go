@@ -210,7 +210,8 @@ func (e groupEvent) handle(w *worker) {
 
 const (
 	// silentAfter is how long nothing has arrived from a node when the groups that it led elect other
-	// leaders. Every such election is one that raft may have begun by its own time-out: it is the shortest time-out that raft draws; the longest is twice as long.
+	// leaders. Every such election is one that raft may have begun by its own time-out: it is the
+	// shortest time-out that raft draws; the longest is twice as long.
 	silentAfter = electionTicks * raftTick
 	maxLookGap  = 2 * tickInterval
 )

@@ -97,9 +97,10 @@ func crashLife(t *testing.T, at func(n int, fsys *memfs.FS, acked, dropped int))
 	return count
 }
 
-// twoLives appends, turns segments and generations, drops some, stops, and does all of it again. Some
-// writes are not synced before a change of segment, and one in each life is larger than a segment. It calls note
-// with each new number of acknowledged records, and of those that may be gone.
+// twoLives appends, turns segments and generations, drops some, stops, and does all of it again.
+// Some writes are not synced before a change of segment, and one in each life is larger than a
+// segment. It calls note with each new number of acknowledged records, and of those that may be
+// gone.
 func twoLives(t *testing.T, fsys vfs.FS, dir string, note func(acked, dropped int)) {
 	t.Helper()
 	acked, dropped := 0, 0

@@ -97,10 +97,10 @@ func (s *scanner) checkEnd() error {
 	return nil
 }
 
-// checkCut refuses a last segment that was cut inside a frame. No crash does that: the file keeps its
-// prepared length until roll or the end cuts it behind its last frame. A torn write leaves sectors
-// of that frame and zeros, so a length that can be read is the right one and fits into the file.
-// Only a write that went beyond the prepared space may have left less; its file is not short.
+// checkCut refuses a last segment that was cut inside a frame. No crash does that: the file keeps
+// its prepared length until roll or the end cuts it behind its last frame. A torn write leaves
+// sectors of that frame and zeros, so a length that can be read is the right one and fits into the
+// file. Only a write that went beyond the prepared space may have left less; its file is not short.
 func (s *scanner) checkCut() error {
 	l := s.out.last
 	if s.out.closed || l.size >= s.prepared || !errors.Is(l.bad, errTruncated) {

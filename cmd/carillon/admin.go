@@ -17,8 +17,8 @@ import (
 // credentials.
 type adminServer struct{ listener net.Listener }
 
-// listenAdmin binds to loopback only: a profile shows memory, which holds payloads and secrets. nil:
-// there is no address, profiles are off.
+// listenAdmin binds to loopback only: a profile shows memory, which holds payloads and secrets.
+// nil: there is no address, profiles are off.
 func listenAdmin(address string) (*adminServer, error) {
 	if address == "" {
 		return nil, nil
@@ -52,8 +52,8 @@ func (a *adminServer) close() {
 	}
 }
 
-// start serves next to the node, also while that drains, until it is stopped; its loss is logged and
-// stops nothing.
+// start serves next to the node, also while that drains, until it is stopped; its loss is logged
+// and stops nothing.
 func (a *adminServer) start(logger *slog.Logger) (stop func()) {
 	if a == nil {
 		return func() {}

@@ -108,8 +108,8 @@ func TestHelmChartNames(t *testing.T) {
 
 var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
-// TestHelmChartTexts: a text that looks like something else in YAML stays a text, and a number where
-// Kubernetes wants a text becomes one, by --set and in a file.
+// TestHelmChartTexts: a text that looks like something else in YAML stays a text, and a number
+// where Kubernetes wants a text becomes one, by --set and in a file.
 func TestHelmChartTexts(t *testing.T) {
 	texts := map[string][]string{
 		"storage.className": {"spec", "volumeClaimTemplates", "0", "spec", "storageClassName"}, "serviceAccountName": {"spec", "template", "spec", "serviceAccountName"},

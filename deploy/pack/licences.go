@@ -108,8 +108,8 @@ func (l *licences) read(binaries []string) error {
 
 func (l *licences) add(m licensed) { l.modules[m.String()] = m }
 
-// notices writes each text once, below the modules that have it. Folders are searched, too: a module
-// may hold a copy of another one's files.
+// notices writes each text once, below the modules that have it. Folders are searched, too: a
+// module may hold a copy of another one's files.
 func (l *licences) notices(out string) error {
 	users := map[string][]string{}
 	for _, key := range slices.Sorted(maps.Keys(l.modules)) {
@@ -165,7 +165,7 @@ func (l *licences) notices(out string) error {
 	return os.WriteFile(out, []byte(text.String()), 0o644)
 }
 
-// complete puts the names of the licences into a CycloneDX list, and says what our own client is.
+// complete puts the names of the licences into a CycloneDX list, and names our own client.
 func (l *licences) complete(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -1,6 +1,7 @@
 // Command pack makes the parts of a release for which other people need a container engine or a
-// version control system: the container image and the zip of the Go client's module; and it collects
-// the licences of what is in a binary, also into BINARY.cdx.json, if there is one. The same sources give the same bytes, at any time and in any folder.
+// version control system: the container image and the zip of the Go client's module; and it
+// collects the licences of what is in a binary, also into BINARY.cdx.json, if there is one. The
+// same sources give the same bytes, at any time and in any folder.
 //
 //	pack image -version 1.0.0 -time 1767225600 -dockerfile FILE -binaries DIR -out FILE
 //	pack licences -version v1.0.0 -out FILE BINARY…

@@ -65,8 +65,8 @@ func New(c Config, shown *metrics.Metrics) *Dispatcher {
 
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
 
-// Route implements scheduler.Dispatcher. A topic with a breaker policy of its own has its own breaker
-// at each destination.
+// Route implements scheduler.Dispatcher. A topic with a breaker policy of its own has its own
+// breaker at each destination.
 func (d *Dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
 	url := cmp.Or(own.URL, t.Policy.Callback.URL)
 	if url == "" {

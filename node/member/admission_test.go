@@ -46,9 +46,9 @@ func certified(t *testing.T) *Self {
 	return s
 }
 
-// TestAdmitSaysWhoHasNotJoined: an operator reads why a node is refused that joins, or is refused by
-// one; it passes by itself.
-func TestAdmitSaysWhoHasNotJoined(t *testing.T) {
+// TestAdmitNamesWhoHasNotJoined: an operator reads why a node is refused that joins, or is refused
+// by one; it passes by itself.
+func TestAdmitNamesWhoHasNotJoined(t *testing.T) {
 	for own, tt := range map[string]struct{ theirs, want string }{
 		"":  {"c", "not yet: the node that refuses has not joined its cluster"},
 		"c": {"", "not yet: it has not joined a cluster"},

@@ -14,7 +14,8 @@ import (
 
 const joinTries = 3 // members asked in one step
 
-// joinAnswer is the cluster's shape, and the joining node's place in the meta group once it has one.
+// joinAnswer is the cluster's shape, and the joining node's place in the meta group once it has
+// one.
 type joinAnswer struct {
 	ClusterID string            `json:"cluster_id"`
 	Shards    int               `json:"shards"`
@@ -48,7 +49,7 @@ func (s *Self) join(ctx context.Context) (waiting string, err error) {
 	})
 }
 
-// askToJoin asks a member, or a few until one answers. The next step goes on with the next member:
+// askToJoin asks a member, or a few until one answers. The next step asks the next member:
 // the copy of one may stand still until this node has joined, and never has its place.
 func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	self, err := s.describe()

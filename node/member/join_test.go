@@ -34,8 +34,8 @@ func TestRemovalMustBeProven(t *testing.T) {
 	}
 }
 
-// TestNewestPlaceCounts: a node that was given up asks for its place until a member has the new one:
-// the first to answer may have an old copy.
+// TestNewestPlaceCounts: a node that was given up asks for its place until a member has the new
+// one: the first to answer may have an old copy.
 func TestNewestPlaceCounts(t *testing.T) {
 	s, _ := older(t)
 	r := s.member.Load().registration

@@ -8,8 +8,8 @@ import (
 )
 
 // With each heartbeat a node reports how many frames of its log are on disk. A process that begins
-// with fewer than its node has reported runs on an older copy of the directory, or its disk has lost
-// some: see knownFacts.
+// with fewer than its node has reported runs on an older copy of the directory, or its disk has
+// lost some: see knownFacts.
 
 // logEndFrame begins the control frames that carry a log's end. Releases that do not know it drop
 // them.

@@ -13,7 +13,7 @@ import (
 	"carillon/wal"
 )
 
-// TestHeartbeatSaysThatADiskIsLow: whether or not it has something to say of limits.
+// TestHeartbeatSaysThatADiskIsLow: with limits or without.
 func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 	low := timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}
 	for _, limits := range []ring.AllocationReport{{WallMs: 5}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {

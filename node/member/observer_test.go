@@ -102,8 +102,8 @@ func BenchmarkLikelyLeaders(b *testing.B) {
 	}
 }
 
-// TestLeadersFollowHeartbeats: which nodes list a shard is the same as by a look at all of their last
-// heartbeats, whatever they list and however they come and go.
+// TestLeadersFollowHeartbeats: which nodes list a shard is the same as by a look at all of their
+// last heartbeats, whatever they list and however they come and go.
 func TestLeadersFollowHeartbeats(t *testing.T) {
 	const nodes, shards = 6, 5
 	random := rand.New(rand.NewPCG(7, 9))

@@ -145,8 +145,8 @@ func (r *registration) keepPlace(ctx context.Context) {
 
 // askForPlace asks other members for the cluster's record of this node; removed: it does not belong
 // to it any more. Else row is the meta group's, if it names this node; nil: no member has answered
-// so. A member's copy may stand still: the newest row counts, and the first that has a later replica
-// of this node ends the search.
+// so. A member's copy may stand still: the newest row counts, and the first that has a later
+// replica of this node ends the search.
 func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, removed bool) {
 	self, err := r.describe()
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 )
 
 // Bulk does one change to all timers that a query selects, in all shards. It walks the timers of
-// the shards that one node leads together, by slot (timer.ScanCursor), and has the commands decided in
-// small batches, at the node's pace. The decision on each timer, and the progress so far, is the
+// the shards that one node leads together, by slot (timer.ScanCursor), and has the commands decided
+// in small batches, at the node's pace. The decision on each timer, and the progress so far, is the
 // bulk.Update's. It ends early with the first error, or when the context ends; timers that have
 // been changed by then stay changed.
 func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {

@@ -9,8 +9,9 @@ import (
 	"carillon/node/task"
 )
 
-// bulkPace slows all bulk changes of a node, so that together they leave the shards, and the machine,
-// to others: a few batches at a time, each followed by a rest before the next one may begin.
+// bulkPace slows all bulk changes of a node, so that together they leave the shards, and the
+// machine, to others: a few batches at a time, each followed by a rest before the next one may
+// begin.
 type bulkPace struct {
 	tasks   task.Env
 	mu      sync.Mutex

@@ -12,8 +12,8 @@ import (
 	"carillon/timer"
 )
 
-// A page of many topics looks at so many slots of all shards together (Config.SearchSlots), but at so
-// many of each at least: there is no index of ids alone.
+// A page of many topics looks at so many slots of all shards together (Config.SearchSlots), but at
+// so many of each at least: there is no index of ids alone.
 const (
 	searchSlots = 4 << 20
 	leastSlots  = 4 << 10
@@ -29,9 +29,9 @@ const (
 // that has no timers, but More, found no room for the next one, or came to the end of its range.
 //
 // Each node is asked for a page of all shards that it leads, which is about its share of what is
-// wanted, and again only where that is used up. So a page takes a call for each node, reads O(page +
-// nodes) timers, and holds little more in memory than it answers. One of many topics is of a range of
-// slots, which all its pages keep, however many shards there are by then.
+// wanted, and again only where that is used up. So a page takes a call for each node, reads O(page
+// + nodes) timers, and holds little more in memory than it answers. One of many topics is of a
+// range of slots, which all its pages keep, however many shards there are by then.
 func (r *Router) List(ctx context.Context, q *timer.Query) (timer.Page, error) {
 	for {
 		l := listing{Router: r, query: *q, of: r.shards()}

@@ -260,8 +260,8 @@ func (r *strictRoom) GiveBack(bytes int) {
 	r.left, r.full = r.left+bytes, false
 }
 
-// TestBulkTakesFewCalls: a bulk change that selects nothing of 1,024 shards asks each of eight other
-// nodes once.
+// TestBulkTakesFewCalls: a bulk change that selects nothing of 1,024 shards asks each of eight
+// other nodes once.
 func TestBulkTakesFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := filled(9, 1024, 500, 1024, 10, rand.New(rand.NewPCG(7, 8)))

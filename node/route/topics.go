@@ -242,9 +242,9 @@ func (t *Topics) everywhere(ctx context.Context, cmd timer.Command) (ops []timer
 	return ops
 }
 
-// inAll does something in all shards, and once more if there are more of them by then. What was done
-// in a shard before it was divided is done in its child, and what comes after that is not: so the
-// number counts that there was when the last shard was done.
+// inAll does something in all shards, and once more if there are more of them by then. What was
+// done in a shard before it was divided is done in its child, and what comes after that is not: so
+// the number counts that there was when the last shard was done.
 func (t *Topics) inAll(ctx context.Context, do func(shards int) error) error {
 	b := task.NewBackoff(t.tasks, t.tasks.Now())
 	for {

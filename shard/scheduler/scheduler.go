@@ -17,6 +17,7 @@
 package scheduler
 
 import (
+	"math"
 	"time"
 
 	"carillon/internal/clocks"
@@ -156,16 +157,21 @@ func (s *Scheduler) Run() {
 	}
 }
 
-// PassedOver reports that none of the due timers has left the wheel, because this leader had no time
-// for that in the last turn, or has just begun. It has its turn at once, or at the next tick.
+// PassedOver reports that none of the due timers has left the wheel, because this leader had no
+// time for that in the last turn, or has just begun. It has its turn at once, or at the next tick.
 func (s *Scheduler) PassedOver() bool { return s.active && s.sure() && !s.due.least }
 
-// AwaitsInstant reports that a timer which may not be leased before it is due will be due by then.
-func (s *Scheduler) AwaitsInstant(ms int64) bool {
-	return s.active && !s.cfg.ManualClock && s.due.exact.len() > 0 && s.due.exact.top().dueMs <= ms
+// NextInstant is when the next timer is due that may not be leased before; math.MaxInt64: there is
+// none, or a manual clock stands still until then.
+func (s *Scheduler) NextInstant() int64 {
+	if !s.active || s.cfg.ManualClock || s.due.exact.len() == 0 {
+		return math.MaxInt64
+	}
+	return s.due.exact.top().dueMs
 }
 
-// StartHeld starts held calls that have become due within a turn, and reports whether there are any.
+// StartHeld starts held calls that have become due within a turn, and reports whether there are
+// any.
 func (s *Scheduler) StartHeld() bool {
 	if !s.active || !s.mayStart() || s.Leases.held.len() == 0 || s.Leases.held.top().dueMs > s.now.WallMs {
 		return false

@@ -194,9 +194,9 @@ func TestEndedIsWhatTheEntryMakes(t *testing.T) {
 	}
 }
 
-// TestLoggedAttempts: a timer that ends has the attempts that were logged, through a release, a 202,
-// a snapshot, and a cancel that is not heeded; the newest ones, within maxLog bytes. Ended, it keeps
-// none.
+// TestLoggedAttempts: a timer that ends has the attempts that were logged, through a release, a
+// 202, a snapshot, and a cancel that is not heeded; the newest ones, within maxLog bytes. Ended, it
+// keeps none.
 func TestLoggedAttempts(t *testing.T) {
 	d := newTableHarness(t)
 	states["leased"](d)

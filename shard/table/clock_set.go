@@ -106,7 +106,7 @@ func (r *restamping) due(t *Table, h timer.Handle, s *slab.Slot) {
 // DueByClock reports whether the shard's clock had reached a timer's due time when it became due:
 // an outcome is due at once, an array when it is full, and an occurrence that its series has left
 // was called. If such a time is later than now, a wrong clock has set it, and it means now. All
-// other times are those of clients and calendars, which stay, or which the leader sets anew: see
+// other times are those of clients and calendars, which stay, or which the leader sets again: see
 // SeriesByRule.
 func (t *timers) DueByClock(h timer.Handle) bool {
 	v, next := t.viewOf(h), t.viewOf(t.chains[h].newer)

@@ -216,8 +216,8 @@ func TestRestampedMiss(t *testing.T) {
 }
 
 // TestReleaseAheadOfTheRestamp: a lease that a wrong clock gave, of a timer that waited by it, is
-// released in the entry that sets the clock back, before its slot is visited. The timer is attempted
-// again by the right clock.
+// released in the entry that sets the clock back, before its slot is visited. The timer is
+// attempted again by the right clock.
 func TestReleaseAheadOfTheRestamp(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Content: 5, Spec: &timer.Spec{DueMs: applyNow}})

@@ -18,15 +18,11 @@ import (
 // frozen, and hidden from all that reads or changes timers here. Every replica makes the child of
 // them (LoadChild). Later entries drop them. The child's timers keep their slots and numbers.
 
-// division is what a table knows of its shard's doublings. All of it is replicated, if
-// not said otherwise.
+// division is what a table knows of its shard's doublings. All of it is replicated.
 type division struct {
 	shards  uint32       // of the cluster, by the last doubling of this one; 0: it had none
 	lineage []ancestor   // of a child: whose numbers its timers have, in ascending order
 	leaving *leavingHalf // nil: nothing foreign is here
-
-	moving bool         // MoveContents has slots to visit; not replicated
-	moved  timer.Handle // the last one that it has visited; not replicated
 }
 
 // ancestor gave the numbers up to last, from the one before it on.
@@ -177,8 +173,8 @@ func (f *finished) split(u *updater, l *leavingHalf) {
 	}
 }
 
-// sweep carries out Sweep. After the last slot nothing is foreign, and the timers that are left take
-// the memory that they need: this last step is O(slots), 0.1 µs for each timer.
+// sweep carries out Sweep. After the last slot nothing is foreign, and the timers that are left
+// take the memory that they need: this last step is O(slots), 0.1 µs for each timer.
 func (t *Table) sweep(slots int) timer.Result {
 	l := t.leaving
 	if l == nil {

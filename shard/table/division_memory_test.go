@@ -90,7 +90,7 @@ func TestMemoryOfShardsThatDoubled(t *testing.T) {
 }
 
 // TestPackKeepsTheOrder: what is due when slots are packed leaves the wheel in the order of its
-// times, and what is not goes on to wait.
+// times, and what is not due still waits.
 func TestPackKeepsTheOrder(t *testing.T) {
 	var s slab.Slots
 	w := wheel.New(0)

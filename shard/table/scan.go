@@ -106,8 +106,8 @@ func (sel selection) has(s *slab.Slot) (sortMs int64, ok bool) {
 	return sortMs, ok && sel.matches(s)
 }
 
-// timeOf is a timer's time in the query's order; ok: it is one that the query selects, as the reason
-// is.
+// timeOf is a timer's time in the query's order; ok: it is one that the query selects, as the
+// reason is.
 func (sel selection) timeOf(s *slab.Slot) (sortMs int64, ok bool) {
 	t, q := sel.t, sel.q
 	if q.ByEnd {

@@ -163,7 +163,7 @@ func (t *timers) SeriesByRule(h timer.Handle) (Series, bool) {
 	if s == nil || s.State() != timer.Scheduled && s.State() != timer.Leased {
 		return Series{}, false
 	}
-	// The version goes on from one occurrence to the next. The revision is the occurrence's own.
+	// The version grows from one occurrence to the next. The revision is the occurrence's own.
 	if v := t.content.View(s.Ref); v.Occurrence < 2 || v.Version != 1 && s.Rev != 1 {
 		return Series{}, false
 	}

@@ -77,8 +77,9 @@ func (t *timetable) NextDue() (ms int64, ok bool) {
 // wheelHandle returns a timer's handle in the wheel, whose nodes are as many as the rows.
 func wheelHandle(s *slab.Slots, h timer.Handle) wheel.Handle { return wheel.Handle(s.Row(h)) }
 
-// pack packs the slots, if that saves memory, and returns the wheel, which goes on by their new
-// rows. What is due leaves it in the order of its times. Cost: O(slots), and O(n log n) of what is due.
+// pack packs the slots, if that saves memory, and returns a wheel with the same timers by their new
+// rows. What is due leaves it in the order of its times. Cost: O(slots), and O(n log n) of what is
+// due.
 func pack(s *slab.Slots, w *wheel.Wheel) *wheel.Wheel {
 	if !s.CanPack() {
 		return w

@@ -18,6 +18,9 @@ type updater struct {
 	slotSum      uint64 // of the hashes of all slots
 	deadReplaced int    // see TakeDeadReplaced; not replicated
 	snap         *Snapshot
+
+	moving bool         // MoveContents has slots to visit; not replicated
+	moved  timer.Handle // the last one that it has visited; not replicated
 }
 
 func newUpdater(nowMs int64) updater { return updater{timetable: newTimetable(nowMs)} }
@@ -229,17 +232,23 @@ func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed 
 	return removed, 0
 }
 
-// MoveContents gives back the memory of the contents that have left: it moves those of so many slots
-// to where less is unused. It goes on from call to call, until it has visited all slots. It changes
-// no state. The contents of a leased timer stay: its call may still read them.
+// MoveContents gives back the memory of contents that have left: it moves those of so many slots to
+// where less memory is unused, and continues with the next slots when it is called again. It
+// changes no state. The contents of a leased timer stay, because its call may still read them.
 func (u *updater) MoveContents(slots int) {
-	for ; u.moving && slots > 0 && u.moved < u.slots.High; slots-- {
+	if !u.moving {
+		return
+	}
+	for ; slots > 0 && u.moved < u.slots.High; slots-- {
 		u.moved = u.slots.Next(u.moved, u.slots.High)
 		if s := u.slots.At(u.moved); s.State() != 0 && s.State() != timer.Leased {
 			s.Ref = u.content.Move(s.Ref)
 		}
 	}
-	u.moving = u.moving && u.moved < u.slots.High
+	if u.moved >= u.slots.High {
+		u.moving = false
+		u.content.EndMoves()
+	}
 }
 
 // record stores the attempt's status, error, answer and start, and logs it if its end may be the

@@ -147,8 +147,8 @@ type QueuePlace struct{ number uint32 } // in queuedTimers.queues, if the queue 
 func (p *QueuePlace) place() *QueuePlace { return p }
 
 // DueOrder has the timers of some queues, by when they were due. It is a heap; each timer's place
-// in it is in queuedTimers, as a pointer to an item of order.Heap would cost as much as the entry. It
-// has no outdated timers.
+// in it is in queuedTimers, as a pointer to an item of order.Heap would cost as much as the entry.
+// It has no outdated timers.
 //
 // Cost: O(log n) for a timer that comes or goes, and 16 bytes; O(1) for one that comes in order of
 // the due times, and to read the oldest.

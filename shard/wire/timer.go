@@ -34,7 +34,7 @@ func presentTimer(c *encoding.Codec, t **timer.Timer) {
 	}
 }
 
-// pageFlags say what a page has beyond its timers.
+// pageFlags are what a page has beyond its timers.
 type pageFlags struct {
 	more   bool // there is more: where
 	shards bool // the shards that answer are last

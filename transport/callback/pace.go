@@ -14,11 +14,11 @@ const (
 	longestWait = 25 * time.Millisecond
 )
 
-// destinationPace is how many calls at once at a destination are of use. A receiver nearby answers faster than
-// a node can send. More calls than keep both busy wait in each other's way: each of 256 at once
-// costs half as much processor time again as each of 16, and all else in the node waits behind
-// them. A receiver far away takes longer for an answer than the node for 256 calls, and has no such
-// bound.
+// destinationPace is how many calls at once at a destination are of use. A receiver nearby answers
+// faster than a node can send. More calls than keep both busy wait in each other's way: each of 256
+// at once costs half as much processor time again as each of 16, and all else in the node waits
+// behind them. A receiver far away takes longer for an answer than the node for 256 calls, and has
+// no such bound.
 //
 // The shortest answer time distinguishes the two, since a busy receiver, or node, does not make it
 // longer. It misjudges a receiver that answers some calls at once and others later. Then calls wait

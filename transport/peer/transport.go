@@ -221,7 +221,8 @@ func (t *Transport) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
 }
 
 // FindsGone dials a node now and reports whether the process (node, starts) seems to be gone: no
-// lasting connection to or from it stands, since the kernel closes those of a process that ends, and
+// lasting connection to or from it stands, since the kernel closes those of a process that ends,
+// and
 //
 //   - a later process of the node was met, or answers now, even if that admits nobody yet, or
 //   - the process is the newest known, its address, where we had been connected to it, has refused

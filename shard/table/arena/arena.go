@@ -23,8 +23,8 @@ const (
 
 // Arena keeps byte blocks of many sizes in few large chunks, so the garbage collector has nothing
 // to mark. It wastes less than 4 bytes for small blocks and 6 % for larger ones. A block's place is
-// local to a replica. A block does not move, and its bytes are written once. All operations are
-// O(1). The zero value is empty.
+// local to a replica. A block moves by Move alone, and its bytes are written once. All operations
+// are O(1), but EndMoves. The zero value is empty.
 type Arena struct {
 	chunks []chunk
 	vacant []uint32 // numbers of released chunks
@@ -118,7 +118,7 @@ func (a *Arena) Release(ref uint32) {
 		return
 	}
 	if c.live == 0 && (c.emptied || c.listed && (c.next != noChunk || c.prev != noChunk)) {
-		if c.listed {
+		if !c.emptied {
 			a.unlist(i)
 		}
 		a.counts[c.class]--
@@ -134,8 +134,8 @@ func (a *Arena) Release(ref uint32) {
 }
 
 // Move copies a block out of a chunk of which at least half is free, releases it, and returns the
-// copy's ref: once all have left such a chunk, its memory is free. It returns any other block's own
-// ref.
+// copy's ref: once all have left such a chunk, its memory is free. Any other block stays, and its
+// ref is returned.
 func (a *Arena) Move(ref uint32) uint32 {
 	i := ref >> offsetBits
 	c := &a.chunks[i]
@@ -152,6 +152,17 @@ func (a *Arena) Move(ref uint32) uint32 {
 	copy(block, from)
 	a.Release(ref)
 	return to
+}
+
+// EndMoves has the chunks give blocks again that Move did not empty, as some blocks were not moved.
+// Cost: O(chunks).
+func (a *Arena) EndMoves() {
+	for i := range a.chunks {
+		if c := &a.chunks[i]; c.emptied {
+			c.emptied = false
+			a.list(uint32(i)) // at least half of it is free
+		}
+	}
 }
 
 // addClassChunk adds a chunk to a class. The first ones are small, so that a table with few timers

@@ -64,7 +64,7 @@ func TestArena(t *testing.T) {
 }
 
 // TestMoveEmptiesChunks: once most blocks are released, moving the others gives memory back. They
-// keep what they hold, and the arena goes on as any.
+// keep what they hold, and the arena works as before.
 func TestMoveEmptiesChunks(t *testing.T) {
 	var a Arena
 	kept := map[uint32]byte{}
@@ -99,6 +99,45 @@ func TestMoveEmptiesChunks(t *testing.T) {
 		if a.At(ref)[0] != mark {
 			t.Fatalf("block %d has %d, want %d", ref, a.At(ref)[0], mark)
 		}
+		a.Release(ref)
+	}
+	if left := a.Memory(); left > 1<<18 {
+		t.Errorf("%d bytes are left", left)
+	}
+}
+
+// TestEndMoves: a chunk that Move has not emptied, because a block was not moved, gives blocks
+// again afterwards, and is dropped once that block is released.
+func TestEndMoves(t *testing.T) {
+	var a Arena
+	var refs []uint32
+	for range 5000 {
+		ref, _ := a.Alloc(200)
+		refs = append(refs, ref)
+	}
+	var kept []uint32
+	for i, ref := range refs {
+		if i%4 == 0 {
+			kept = append(kept, ref)
+		} else {
+			a.Release(ref)
+		}
+	}
+	for i, ref := range kept {
+		if i%10 > 0 { // some stay in each chunk
+			kept[i] = a.Move(ref)
+		}
+	}
+	stuck := a.Memory()
+	a.EndMoves()
+	for range 2000 {
+		ref, _ := a.Alloc(200)
+		kept = append(kept, ref)
+	}
+	if after := a.Memory(); after > stuck {
+		t.Errorf("%d bytes, %d before the moves ended: chunks with room give no blocks", after, stuck)
+	}
+	for _, ref := range kept {
 		a.Release(ref)
 	}
 	if left := a.Memory(); left > 1<<18 {

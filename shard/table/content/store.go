@@ -124,6 +124,9 @@ func (s *Store) Replace(h timer.Handle, old uint32, v *Blob) uint32 {
 // Move moves a blob to where less memory is unused, if it can, and returns its ref.
 func (s *Store) Move(ref uint32) uint32 { return s.blocks.Move(ref) }
 
+// EndMoves ends the moves of blobs. Cost: O(memory / 64 KiB).
+func (s *Store) EndMoves() { s.blocks.EndMoves() }
+
 // Drop releases a blob and its reference to the target.
 func (s *Store) Drop(h timer.Handle, ref uint32) {
 	v := s.View(ref)

@@ -15,7 +15,7 @@ import "carillon/timer"
 type Slot struct {
 	seqAttempts uint64 // seq<<16 | attempts
 	whenMarks   uint64 // when<<16 | priority<<8 | chained | cancelRequested | reason(3) | state(3)
-	// Ref is the blob among the contents. In a free slot it is the next free slot.
+	// Ref is the blob among the contents. In a free slot it is the next free slot; see NextFree.
 	Ref uint32
 	// Topic is the row in the table's list of topics.
 	Topic uint32

@@ -116,8 +116,8 @@ func (s *Slots) NextFree(h timer.Handle) timer.Handle {
 	return timer.Handle(p.rows[at] &^ freeMark)
 }
 
-// Next returns the slot to visit after h, for a visit of all up to high: packed, it passes over free
-// ones, and may return the last of these.
+// Next returns the slot to visit after h, for a visit of all up to high: packed, it passes over
+// free ones, and may return the last of these.
 func (s *Slots) Next(h, high timer.Handle) timer.Handle {
 	if s.pages == nil {
 		return h + 1

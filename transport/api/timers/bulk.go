@@ -87,8 +87,8 @@ func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 // ReasonRule is what the reason of a dead letter may be, for faults.
 const ReasonRule = "reason must be one of max_attempts, expired, stopped, refused"
 
-// ReadFilter reads a filter, an object with some of these names; given is false for one that selects
-// nothing.
+// ReadFilter reads a filter, an object with some of these names; given is false for one that
+// selects nothing.
 func ReadFilter(r *web.Reader, q *timer.Query, names []string) (given bool) {
 	r.Object("filter", names, func(i int) {
 		some, name := true, "filter."+names[i]

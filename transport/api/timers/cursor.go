@@ -35,7 +35,8 @@ func listingSum(q *timer.Query) uint64 {
 	return xxhash.Sum64(b)
 }
 
-// timerCursor is the place behind a timer, in a range of slots; the zero key: the beginning of that.
+// timerCursor is the place behind a timer, in a range of slots; the zero key: the beginning of
+// that.
 func timerCursor(k timer.SortKey, slots timer.SlotRange, listing uint64) string {
 	b := append(make([]byte, 0, 64), web.CursorTimers)
 	b = binary.AppendVarint(b, k.SortMs)

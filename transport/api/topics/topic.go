@@ -139,8 +139,8 @@ func topicFault(err error, change timer.TopicChange) *web.Problem {
 	return web.Fault(err)
 }
 
-// topicChange is the version that a change of the topic is for, whether it is forced, and whether it
-// is a dry run.
+// topicChange is the version that a change of the topic is for, whether it is forced, and whether
+// it is a dry run.
 func topicChange(rq *web.Request) (c timer.TopicChange, p *web.Problem) {
 	c.ID, c.Version, c.New = rq.TopicID, rq.IfMatch, rq.CreateOnly
 	c.Force, c.DryRun = rq.Query.Boolean("force", false), rq.DryRun

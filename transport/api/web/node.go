@@ -9,7 +9,8 @@ import (
 	"carillon/transport/api/backend"
 )
 
-// Settings are the part of a server's configuration that handlers need. Zero fields take the default.
+// Settings are the part of a server's configuration that handlers need. Zero fields take the
+// default.
 type Settings struct {
 	Engine backend.Engine // required
 	Limits Limits         // none: DefaultLimits

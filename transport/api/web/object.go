@@ -120,8 +120,8 @@ func (o *Object) Integers(name string, list []int64) {
 	o.List(name, len(list), func(b []byte, i int) []byte { return strconv.AppendInt(b, list[i], 10) })
 }
 
-// OptText, OptInteger, OptBoolean, OptSpan, OptTime and OptTexts write a member that has a value: it
-// is not empty, over 0 (a time: not 0), or true.
+// OptText, OptInteger, OptBoolean, OptSpan, OptTime and OptTexts write a member that has a value:
+// it is not empty, over 0 (a time: not 0), or true.
 func (o *Object) OptText(name, v string) {
 	if v != "" {
 		o.Text(name, v)
