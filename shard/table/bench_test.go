@@ -29,6 +29,7 @@ func fillTable(tb testing.TB, n int) *Table {
 	for i := 0; i < n; {
 		b.Reset(benchNow, 1, uint64(i))
 		for end := min(i+benchBatch, n); i < end; i++ {
+			copy(payload[170:], benchID(i))
 			b.Command(&timer.Command{
 				Kind: timer.Add, Topic: 1, ID: benchID(i), Tag: uint32(i), Content: uint64(i) * 7919,
 				Spec: &timer.Spec{DueMs: benchNow + int64(i)*86, Payload: payload, PayloadKind: timer.JSONPayload},

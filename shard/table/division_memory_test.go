@@ -87,6 +87,23 @@ func TestMemoryOfShardsThatDoubled(t *testing.T) {
 		all[i] = again
 	}
 	check("loaded again", 1.3)
+	for _, one := range all { // what leaves the wheel by its row is the timer of that row
+		due, popped := map[wheel.Handle]bool{}, make([]wheel.Handle, 100)
+		for !one.Advance(benchNow+timers*86, 1<<20) {
+		}
+		for n := len(popped); n == len(popped); {
+			n = one.Pop(popped)
+			for _, h := range popped[:n] {
+				if one.get(timer.Handle(h)) == nil || due[h] {
+					t.Fatalf("handle %d of shard %d is popped", h, one.id)
+				}
+				due[h] = true
+			}
+		}
+		if len(due) != one.Len() {
+			t.Errorf("%d of %d timers of shard %d are popped", len(due), one.Len(), one.id)
+		}
+	}
 }
 
 // TestPackKeepsTheOrder: what is due when slots are packed leaves the wheel in the order of its

@@ -234,14 +234,14 @@ func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed 
 
 // MoveContents gives back the memory of contents that have left: it moves those of so many slots to
 // where less memory is unused, and continues with the next slots when it is called again. It
-// changes no state. The contents of a leased timer stay, because its call may still read them.
+// changes no state.
 func (u *updater) MoveContents(slots int) {
 	if !u.moving {
 		return
 	}
 	for ; slots > 0 && u.moved < u.slots.High; slots-- {
 		u.moved = u.slots.Next(u.moved, u.slots.High)
-		if s := u.slots.At(u.moved); s.State() != 0 && s.State() != timer.Leased {
+		if s := u.slots.At(u.moved); s.State() != 0 {
 			s.Ref = u.content.Move(s.Ref)
 		}
 	}
