@@ -10,8 +10,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"carillon/internal/audit"
 	"carillon/internal/feature"
 	"carillon/node/limits"
 )
@@ -138,9 +141,21 @@ func (c Config) withDefaults() Config {
 	c.FeatureLevel = cmp.Or(c.FeatureLevel, int(highestLevel))
 	c.MaxCalls = cmp.Or(c.MaxCalls, DefaultMaxCalls)
 	c.Version = cmp.Or(c.Version, "dev")
+	for _, list := range []*[]string{&c.Join, &c.HTTPHosts, &c.CORSOrigins} {
+		*list = trimmed(*list)
+	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Outside = c.Outside.withDefaults()
 	return c
+}
+
+// trimmed takes the spaces off that people write after commas.
+func trimmed(list []string) []string {
+	list = slices.Clone(list)
+	for i, text := range list {
+		list[i] = strings.TrimSpace(text)
+	}
+	return list
 }
 
 func (c *Config) level() feature.Level { return feature.Level(c.FeatureLevel) }
@@ -167,6 +182,11 @@ func (c Config) validate() error {
 	errs.when(c.Workers < 0 || c.Workers > 256, "workers: %d is out of 0–256", c.Workers)
 	if info, err := os.Stat(c.DataDir); err == nil && info.Mode().Perm()&0o002 != 0 {
 		errs = append(errs, fmt.Errorf("data: anybody on this machine may put files into %s: chmod o-w %s", c.DataDir, c.DataDir))
+	}
+	if c.AuditLog != "" && c.AuditLog != noAudit {
+		if err := audit.Check(c.AuditLog); err != nil {
+			errs = append(errs, fmt.Errorf("audit-log: %w", err))
+		}
 	}
 	errs = append(errs, c.validateAddresses()...)
 	errs = append(errs, c.validateCluster()...)

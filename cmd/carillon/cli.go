@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"reflect"
 	"regexp"
@@ -181,6 +182,7 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 		kong.Help(printHelp),
 		kong.PostBuild(nameEnvironment),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), textMapper(parseDuration)),
+		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), textMapper(parseNetwork)),
 		kong.NamedMapper("bytes", textMapper(parseBytes)),
 		kong.NamedMapper("count", textMapper(parseCount)),
 		kong.NamedMapper("clock", textMapper(parseClock)),
@@ -194,6 +196,15 @@ func parseDuration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q %w", text, err)
 	}
 	return d, nil
+}
+
+// parseNetwork reads a network. People write spaces after the commas of a list.
+func parseNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err != nil {
+		return network, fmt.Errorf("%q is not a network, such as 10.0.0.0/8 or 10.0.0.7/32", text)
+	}
+	return network, nil
 }
 
 // textMapper decodes a text by parse.

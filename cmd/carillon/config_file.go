@@ -61,7 +61,12 @@ func readMapping(path string, root *yaml.Node, known []setting) (configFile, err
 		at := slices.IndexFunc(known, func(s setting) bool { return s.key == key.Value })
 		if at < 0 {
 			unknown = true
-			fault(key.Line, "unknown key %q", key.Value)
+			meant := settingKey(strings.ToLower(key.Value))
+			if slices.Contains(keys(known), meant) {
+				fault(key.Line, "unknown key %q, did you mean %s?", key.Value, meant)
+			} else {
+				fault(key.Line, "unknown key %q", key.Value)
+			}
 			continue
 		}
 		s := known[at]

@@ -26,7 +26,7 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"serve --shards many", "--shards"},
 		{"serve --shards 70000", "70000"},
 		{"serve --log-level loud", "--log-level must be one of"},
-		{"serve --callback-allow 10.0.0.1", "--callback-allow"},
+		{"serve --callback-allow 10.0.0.1", `--callback-allow: "10.0.0.1" is not a network, such as 10.0.0.0/8`},
 		{"serve --config missing.yaml", "missing.yaml"},
 		{"serve --http 0.0.0.0:0", "--insecure-no-auth"},
 		{"serve --admin 0.0.0.0:0", "not loopback"},
