@@ -19,6 +19,7 @@ func oneNode(t *testing.T, view, metrics string, ready int, receivers ...string)
 			w.Write([]byte(metrics))
 		case "/v1/destinations":
 			w.Write([]byte(`{"destinations":[` + strings.Join(receivers, ",") + `]}`))
+		case "/healthz":
 		case "/readyz":
 			w.WriteHeader(ready)
 			w.Write([]byte(`{"code":"unavailable","detail":"not ready: shard 3 has no leader"}`))
@@ -54,6 +55,19 @@ func TestDoctor(t *testing.T) {
 		}},
 		{"a node is down", change(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, `"state":"ok"`, `"state":"degraded"`), goodMetrics, 200, 2, []string{
 			"problem  n3          is down; start it", "warning  shards      2: 2 degraded", "warning  if n1 went  2 of 2 shards would stop until it is back",
+		}},
+		{"memory is short", goodView, goodMetrics + "carillon_memory_needed_bytes 8e8\ncarillon_memory_limit_bytes 1e9\n", 200, 2, []string{
+			"refuses adds: it needs 762.9 MiB of memory, and takes none beyond 715.3 MiB of the 953.7 MiB that it may use: give it more memory, or remove timers",
+		}},
+		{"memory gets short", goodView, goodMetrics + "carillon_memory_needed_bytes 7e8\ncarillon_memory_limit_bytes 1e9\n", 200, 1, []string{
+			"needs 667.6 MiB of memory; beyond 715.3 MiB it refuses adds",
+		}},
+		{"memory is enough", goodView, goodMetrics + "carillon_memory_needed_bytes 4e8\ncarillon_memory_limit_bytes 1e9\n", 200, 0, []string{
+			"needs 381.5 MiB of memory; beyond 715.3 MiB it refuses adds",
+		}},
+		{"a replica is wrong, a disk was damaged", goodView, goodMetrics + "carillon_replica_faults 2\ncarillon_damaged_folders 1\n", 200, 2, []string{
+			"2 replicas are stopped or differ from the others; its log says which and why",
+			"its disk has damaged the log: check it, then delete the folders damaged-… in its data directory",
 		}},
 		{"a node is suspect", change(goodView, `"n3","state":"alive"`, `"n3","state":"suspect","silent_ms":1700`), goodMetrics, 200, 1, []string{"it was last heard 1.7 s ago"}},
 		{"no quorum", change(goodView, `"n2","n1","n3"],"state":"ok"`, `"n2","n1","n3"],"state":"no_quorum"`), goodMetrics, 200, 2, []string{"problem  shards      2: 1 no_quorum, 1 ok"}},

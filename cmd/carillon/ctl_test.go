@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,6 +27,9 @@ type reply struct {
 }
 
 func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" {
+		return // of several nodes ctl looks for one that is up
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
@@ -551,6 +555,23 @@ func TestCtlPassesOverNodesThatAreDown(t *testing.T) {
 	server := httptest.NewServer(node)
 	defer server.Close()
 	got := carillon(t, "", []string{"CARILLON_URL=http://127.0.0.1:1," + server.URL}, "ctl", "fire", "t", "x")
+	if got.code != exitOK || len(node.asked) != 1 {
+		t.Errorf("%+v, asked %v", got, node.asked)
+	}
+}
+
+// A node that hangs takes connections and never answers: another is asked.
+func TestCtlPassesOverNodesThatHang(t *testing.T) {
+	t.Parallel()
+	hung, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	node := &fakeNode{replies: []reply{{status: 200, body: oneTimer}}}
+	server := httptest.NewServer(node)
+	defer server.Close()
+	got := carillon(t, "", nil, "ctl", "fire", "t", "x", "--url", "http://"+hung.Addr().String()+","+server.URL)
 	if got.code != exitOK || len(node.asked) != 1 {
 		t.Errorf("%+v, asked %v", got, node.asked)
 	}

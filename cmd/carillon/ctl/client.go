@@ -52,6 +52,9 @@ func within[T any](c *Command, change bool, call func(ctx context.Context) (T, e
 	return answer, c.explain(err, change)
 }
 
+// errNobody: nothing listens at any of the addresses.
+var errNobody = errors.New("no node answers")
+
 func (c *Command) explain(err error, change bool) error {
 	p, refused := errors.AsType[*client.Problem](err)
 	nodes := strings.Join(c.URL, ", ")
@@ -59,7 +62,7 @@ func (c *Command) explain(err error, change bool) error {
 	case refused:
 		return explained{refusal(p), p}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no node answers at %s; start one with carillon serve, or name another with --url", nodes)
+		return fmt.Errorf("%w at %s; start one with carillon serve, or name another with --url", errNobody, nodes)
 	case errors.Is(err, context.DeadlineExceeded) && change:
 		return fmt.Errorf("no answer from %s within %s: the change may or may not have been made; look before repeating it", nodes, c.Timeout)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -86,6 +86,19 @@ func (c *Command) Validate() error {
 		Token: c.Token, UserAgent: "carillon-ctl/" + c.Version, Retries: -1, // a person decides
 		HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}},
 	}
+	return c.connect()
+}
+
+// AfterApply is called by the parser when a command is about to run.
+func (c *Command) AfterApply() error {
+	if len(c.URL) == 1 {
+		return nil
+	}
+	c.URL = c.firstUp()
+	return c.connect()
+}
+
+func (c *Command) connect() (err error) {
 	c.client, err = client.New(c.URL, c.options)
 	switch {
 	case errors.Is(err, client.ErrBadToken):

@@ -15,6 +15,7 @@ import (
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
+	"carillon/node/limits"
 )
 
 type doctorCmd struct{}
@@ -295,8 +296,8 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 	if n.HTTP == "" {
 		return
 	}
-	if why := ctl.notReady(n); why != "" {
-		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %s", why)
+	if _, err := ctl.at(n, "/readyz"); err != nil {
+		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %v", err)
 		if body, err := ctl.at(n, "/metrics"); err == nil {
 			f.locked(readMetrics(body))
 		}
@@ -324,6 +325,8 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 	default:
 		f.add(well, n.Name, "%s free on its disk", size(free))
 	}
+	f.memory(n.Name, m)
+	f.faults(n.Name, m)
 	f.backups(n.Name, m)
 	open, most := m["process_open_fds"], m["process_max_fds"]
 	switch {
@@ -334,6 +337,35 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 		f.add(seeTo, n.Name, "may open %.0f files; allow at least %d (LimitNOFILE=)", most, fewFiles)
 	default:
 		f.add(well, n.Name, "%.0f of %.0f open files", open, most)
+	}
+}
+
+// shortMemory is the part, of the memory above which adds are refused, that is worth a word.
+const shortMemory = 0.9
+
+// memory looks at how near a node is to refusing adds.
+func (f *findings) memory(node string, m map[string]float64) {
+	needed, limit := m["carillon_memory_needed_bytes"], m["carillon_memory_limit_bytes"]
+	mark := float64(limits.Memory{Bytes: int64(limit)}.Mark())
+	switch {
+	case limit == 0: // none is known
+	case needed >= mark:
+		f.add(wrong, node, "refuses adds: it needs %s of memory, and takes none beyond %s of the %s that it may use: give it more memory, or remove timers",
+			size(needed), size(mark), size(limit))
+	case needed > shortMemory*mark:
+		f.add(seeTo, node, "needs %s of memory; beyond %s it refuses adds", size(needed), size(mark))
+	default:
+		f.add(well, node, "needs %s of memory; beyond %s it refuses adds", size(needed), size(mark))
+	}
+}
+
+// faults looks at what a node has found wrong with its replicas and its disk.
+func (f *findings) faults(node string, m map[string]float64) {
+	if n := int64(m["carillon_replica_faults"]); n > 0 {
+		f.add(wrong, node, "%s; its log says which and why", terminal.Many(n, "replica is stopped or differs from the others", "replicas are stopped or differ from the others"))
+	}
+	if m["carillon_damaged_folders"] > 0 {
+		f.add(seeTo, node, "its disk has damaged the log: check it, then delete the folders damaged-… in its data directory")
 	}
 }
 

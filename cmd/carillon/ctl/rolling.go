@@ -205,13 +205,18 @@ func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (le
 // at asks one node, at the address of its API.
 func (c *Command) at(n *client.Node, path string) ([]byte, error) {
 	scheme, _, _ := strings.Cut(c.URL[0], "://")
-	alone := *c // errors name this node's URL, not those of --url
+	alone := *c
 	alone.URL = []string{scheme + "://" + n.HTTP}
+	alone.Timeout = min(c.Timeout, nodeTimeout)
 	var err error
 	if alone.client, err = client.New(alone.URL, c.options); err != nil {
 		return nil, err
 	}
-	return alone.do(client.Request{Method: http.MethodGet, Path: path})
+	body, err := alone.do(client.Request{Method: http.MethodGet, Path: path})
+	if errors.Is(err, errNobody) { // --url says nothing about this node
+		err = fmt.Errorf("%w at %s", errNobody, alone.URL[0])
+	}
+	return body, err
 }
 
 // notReady is the reason that a node gives for not being ready; "" when it is ready.
