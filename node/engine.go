@@ -18,10 +18,24 @@ type engine struct{ p *process }
 func (e *engine) core() (*core, error) {
 	c := e.p.core.Load()
 	if c == nil || !c.started() || c.clusterID() == "" { // one that has just joined waits for its copy of the cluster's state
-		return nil, timer.ErrRecovering
+		return nil, e.p.notYet()
 	}
 	return c, nil
 }
+
+// notYet is why nothing can be answered yet.
+func (p *process) notYet() error {
+	if text := p.self.Waiting(); text != "" {
+		return waits(text)
+	}
+	return timer.ErrRecovering
+}
+
+// waits is ErrRecovering of a node that waits for others before it is of a cluster.
+type waits string
+
+func (w waits) Error() string { return "the node is in no cluster yet: " + string(w) }
+func (w waits) Unwrap() error { return timer.ErrRecovering }
 
 // Shards is 1 before it is known: nothing can be asked of a shard then.
 func (e *engine) Shards() int {

@@ -269,7 +269,7 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 	every, some := handler(from), handler(metrics.WithoutTopics(from))
 	return func(ctx *fasthttp.RequestCtx, all bool) error {
 		if c := p.core.Load(); c == nil || !c.started() {
-			return timer.ErrRecovering
+			return p.notYet()
 		}
 		if all {
 			every(ctx)

@@ -339,3 +339,18 @@ func TestHerd(t *testing.T) {
 	}
 	t.Logf("the last of %d was %s late", count, latest)
 }
+
+// A node that waits for the others of its cluster says so to each request.
+func TestNodeInNoClusterSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	r := startUnready(t, t.TempDir(), func(c *Config) {
+		c.Peer, c.Gossip, c.BootstrapExpect, c.Join = "127.0.0.1:0", "127.0.0.1:0", 3, []string{"127.0.0.1:1"}
+	})
+	const reason = "founding: 1 of 3 founders are here"
+	r.awaitBody(503, "/readyz", reason)
+	for _, path := range []string{"/v1/topics/t/timers", "/metrics"} {
+		if code, body := r.call("GET", path, ""); code != 503 || !strings.Contains(body, reason) || strings.Contains(body, "reading its log") {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}

@@ -56,6 +56,9 @@ func TestDoctor(t *testing.T) {
 		{"a node is down", change(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, `"state":"ok"`, `"state":"degraded"`), goodMetrics, 200, 2, []string{
 			"problem  n3          is down; start it", "warning  shards      2: 2 degraded", "warning  if n1 went  2 of 2 shards would stop until it is back",
 		}},
+		{"a node is cut off", change(goodView, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`), goodMetrics, 200, 2, []string{
+			"problem  n3          is not heard by the node that was asked, and answers from here: repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP)\n",
+		}},
 		{"memory is short", goodView, goodMetrics + "carillon_memory_needed_bytes 8e8\ncarillon_memory_limit_bytes 1e9\n", 200, 2, []string{
 			"refuses adds: it needs 762.9 MiB of memory, and takes none beyond 715.3 MiB of the 953.7 MiB that it may use: give it more memory, or remove timers",
 		}},
@@ -165,5 +168,16 @@ func TestDoctor(t *testing.T) {
 	got := carillon(t, "", nil, "ctl", "doctor", "--json", "--url", oneNode(t, goodView, goodMetrics, 503))
 	if got.code != 2 || !strings.HasPrefix(got.out, `{"grade":"problem","findings":[{"grade":"ok","about":"n1","text":"is alive"},`) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Two nodes that do not hear each other may both hear the one that is asked.
+func TestDoctorNamesALinkThatIsCut(t *testing.T) {
+	t.Parallel()
+	cut := oneNode(t, strings.Replace(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, 1), goodMetrics, 503)
+	asked := oneNode(t, strings.Replace(goodView, `"n2","state":"alive"`, `"n2","http":"`+strings.TrimPrefix(cut, "http://")+`","state":"alive"`, 1), goodMetrics, 200)
+	got := carillon(t, "", nil, "ctl", "doctor", "--url", asked)
+	if want := "problem  n2          does not hear n3, which others hear: repair the network"; got.code != 2 || !strings.Contains(got.out, want) {
+		t.Errorf("lacks %q: %+v", want, got)
 	}
 }

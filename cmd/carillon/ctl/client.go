@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -52,9 +54,6 @@ func within[T any](c *Command, change bool, call func(ctx context.Context) (T, e
 	return answer, c.explain(err, change)
 }
 
-// errNobody: nothing listens at any of the addresses.
-var errNobody = errors.New("no node answers")
-
 func (c *Command) explain(err error, change bool) error {
 	p, refused := errors.AsType[*client.Problem](err)
 	nodes := strings.Join(c.URL, ", ")
@@ -62,7 +61,7 @@ func (c *Command) explain(err error, change bool) error {
 	case refused:
 		return explained{refusal(p), p}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w at %s; start one with carillon serve, or name another with --url", errNobody, nodes)
+		return fmt.Errorf("no node answers at %s; start one with carillon serve, or name another with --url", nodes)
 	case errors.Is(err, context.DeadlineExceeded) && change:
 		return fmt.Errorf("no answer from %s within %s: the change may or may not have been made; look before repeating it", nodes, c.Timeout)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -120,4 +119,53 @@ func readAnswer(answer []byte, into any) error {
 		return fmt.Errorf("read the answer (is --url right?): %w", err)
 	}
 	return nil
+}
+
+const (
+	nodeTimeout = 5 * time.Second // for a question to one node among several
+	patience    = time.Second     // with a node that comes before one that has answered
+)
+
+// firstUp is the nodes of --url with the first that is up in front. One that hangs takes
+// connections as others do: each is asked whether it lives, all at once.
+func (c *Command) firstUp() []string {
+	ctx, cancel := context.WithTimeout(context.Background(), min(c.Timeout, nodeTimeout))
+	defer cancel()
+	type result struct {
+		node int
+		up   bool
+	}
+	results := make(chan result, len(c.URL))
+	for node, url := range c.URL {
+		go func() { results <- result{node, c.lives(ctx, url)} }()
+	}
+	waited := time.After(patience)
+	best, patient := len(c.URL), true
+	known := make([]bool, len(c.URL))
+	for answers := 0; answers < len(c.URL); {
+		select {
+		case r := <-results:
+			answers++
+			known[r.node] = true
+			if r.up {
+				best = min(best, r.node)
+			}
+		case <-waited:
+			patient = false
+		}
+		if best < len(c.URL) && (!patient || !slices.Contains(known[:best], false)) {
+			return slices.Concat(c.URL[best:best+1], c.URL[:best], c.URL[best+1:])
+		}
+	}
+	return c.URL
+}
+
+func (c *Command) lives(ctx context.Context, url string) bool {
+	one, err := client.New([]string{url}, c.options)
+	if err != nil {
+		return false
+	}
+	_, err = one.Do(ctx, client.Request{Method: http.MethodGet, Path: "/healthz"})
+	_, answered := errors.AsType[*client.Problem](err)
+	return err == nil || answered
 }

@@ -2,20 +2,15 @@ package ctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
-	"carillon/node/limits"
 )
 
 type doctorCmd struct{}
@@ -60,7 +55,7 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return err
 	}
 	f := findings{}
-	f.nodes(cluster)
+	f.nodes(cluster, ctl.living(cluster))
 	f.shards(cluster)
 	f.releases(cluster)
 	f.margin(cluster)
@@ -72,7 +67,7 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	}
 	for i := range cluster.Nodes {
 		if n := &cluster.Nodes[i]; n.State != client.NodeDown && n.State != client.NodeLeft {
-			f.node(ctl, n)
+			f.node(ctl, n, present(cluster))
 		}
 	}
 	if err := f.print(ctl, term.Out); err != nil {
@@ -101,13 +96,34 @@ func (f findings) print(ctl *Command, out io.Writer) error {
 // clockSeeTo is how far a clock may be from the cluster's without a word.
 const clockSeeTo = 250 // ms
 
+// living are those nodes that are down for the one that was asked, and answer from here.
+func (c *Command) living(cluster *client.Cluster) map[string]bool {
+	ctx, cancel := context.WithTimeout(context.Background(), min(c.Timeout, nodeTimeout))
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	living := map[string]bool{}
+	for i := range cluster.Nodes {
+		if n := &cluster.Nodes[i]; n.State == client.NodeDown && n.HTTP != "" {
+			all.Go(func() {
+				lives := c.lives(ctx, c.addressOf(n))
+				mu.Lock()
+				defer mu.Unlock()
+				living[n.Name] = lives
+			})
+		}
+	}
+	all.Wait()
+	return living
+}
+
 // nodes looks at the answering node's view of each.
-func (f *findings) nodes(c *client.Cluster) {
+func (f *findings) nodes(c *client.Cluster, living map[string]bool) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		switch n.State {
 		case client.NodeDown:
-			f.down(c, n.Name)
+			f.down(c, n.Name, living[n.Name])
 		case client.NodeSuspect:
 			f.add(seeTo, n.Name, "is suspect: it was last heard %s", lastHeard(n))
 		case client.NodeDraining, client.NodeDrained:
@@ -127,9 +143,15 @@ func (f *findings) nodes(c *client.Cluster) {
 	}
 }
 
+const repairNetwork = "repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP)"
+
 // down adds what to do about a node that is down. It can be replaced only while all its shards have
 // a majority: what the lost one has may be nowhere else.
-func (f *findings) down(c *client.Cluster, name string) {
+func (f *findings) down(c *client.Cluster, name string, lives bool) {
+	if lives {
+		f.add(wrong, name, "is not heard by the node that was asked, and answers from here: %s", repairNetwork)
+		return
+	}
 	stopped := 0
 	for i := range c.Shards {
 		if s := &c.Shards[i]; s.State == client.ShardNoQuorum && slices.Contains(s.Replicas, name) {
@@ -284,130 +306,6 @@ func countIn(names []string, set map[string]bool) (n int) {
 	return n
 }
 
-// Bounds of a node's resources.
-const (
-	fewFiles   = 65_536  // open files; see docs/cluster.md
-	littleDisk = 2 << 30 // free bytes
-	mostFiles  = 0.8     // of the limit
-)
-
-// node asks a node for the state that only it knows.
-func (f *findings) node(ctl *Command, n *client.Node) {
-	if n.HTTP == "" {
-		return
-	}
-	if _, err := ctl.at(n, "/readyz"); err != nil {
-		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %v", err)
-		if body, err := ctl.at(n, "/metrics"); err == nil {
-			f.locked(readMetrics(body))
-		}
-		return
-	}
-	body, err := ctl.at(n, "/metrics")
-	if p, refused := errors.AsType[*client.Problem](err); refused && (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) {
-		f.add(seeTo, n.Name, "disk and open files are not shown to this token (%d %s): they come from /metrics, for which it needs "+
-			"the scopes read and cluster", p.Status, p.Code)
-		return
-	}
-	if err != nil {
-		f.add(seeTo, n.Name, "disk and open files are not known: %v", err)
-		return
-	}
-	m := readMetrics(body)
-	f.locked(m)
-	f.waiting(n.Name, m)
-	free, low := m["carillon_disk_free_bytes"], m["carillon_disk_low_bytes"]
-	switch {
-	case free <= low:
-		f.add(wrong, n.Name, "refuses adds: %s free on its disk, no more than the %s below which it does", size(free), size(low))
-	case free < littleDisk:
-		f.add(seeTo, n.Name, "%s free on its disk; below %s it refuses adds", size(free), size(low))
-	default:
-		f.add(well, n.Name, "%s free on its disk", size(free))
-	}
-	f.memory(n.Name, m)
-	f.faults(n.Name, m)
-	f.backups(n.Name, m)
-	open, most := m["process_open_fds"], m["process_max_fds"]
-	switch {
-	case most == 0: // not known on this system
-	case open > mostFiles*most:
-		f.add(wrong, n.Name, "%.0f of %.0f open files are in use; raise the limit (LimitNOFILE=)", open, most)
-	case most < fewFiles:
-		f.add(seeTo, n.Name, "may open %.0f files; allow at least %d (LimitNOFILE=)", most, fewFiles)
-	default:
-		f.add(well, n.Name, "%.0f of %.0f open files", open, most)
-	}
-}
-
-// shortMemory is the part, of the memory above which adds are refused, that is worth a word.
-const shortMemory = 0.9
-
-// memory looks at how near a node is to refusing adds.
-func (f *findings) memory(node string, m map[string]float64) {
-	needed, limit := m["carillon_memory_needed_bytes"], m["carillon_memory_limit_bytes"]
-	mark := float64(limits.Memory{Bytes: int64(limit)}.Mark())
-	switch {
-	case limit == 0: // none is known
-	case needed >= mark:
-		f.add(wrong, node, "refuses adds: it needs %s of memory, and takes none beyond %s of the %s that it may use: give it more memory, or remove timers",
-			size(needed), size(mark), size(limit))
-	case needed > shortMemory*mark:
-		f.add(seeTo, node, "needs %s of memory; beyond %s it refuses adds", size(needed), size(mark))
-	default:
-		f.add(well, node, "needs %s of memory; beyond %s it refuses adds", size(needed), size(mark))
-	}
-}
-
-// faults looks at what a node has found wrong with its replicas and its disk.
-func (f *findings) faults(node string, m map[string]float64) {
-	if n := int64(m["carillon_replica_faults"]); n > 0 {
-		f.add(wrong, node, "%s; its log says which and why", terminal.Many(n, "replica is stopped or differs from the others", "replicas are stopped or differ from the others"))
-	}
-	if m["carillon_damaged_folders"] > 0 {
-		f.add(seeTo, node, "its disk has damaged the log: check it, then delete the folders damaged-… in its data directory")
-	}
-}
-
-// locked lists the topics whose secrets a node cannot open. All nodes have the same topics, so
-// each is listed once.
-func (f *findings) locked(m map[string]float64) {
-	for _, series := range slices.Sorted(maps.Keys(m)) {
-		rest, found := strings.CutPrefix(series, `carillon_topic_locked{topic="`)
-		name := strings.TrimSuffix(rest, `"}`)
-		if about := "topic " + name; found && !slices.ContainsFunc(*f, func(one finding) bool { return one.About == about }) {
-			f.add(wrong, about, "its calls wait for a secrets key that a node lacks: put the key back, or set new secrets (carillon ctl topics rotate %s, then --finish) and headers", name)
-		}
-	}
-}
-
-// stuck is what due timers wait for that mostly does not end by itself, and what to do.
-var stuck = []struct {
-	cause     client.WaitCause
-	grade     grade
-	one, more string // of one timer, of several
-}{
-	{client.WaitNoCallback, wrong, "has no URL, nor has its topic: carillon ctl topics set TOPIC callback.url=URL",
-		"have no URL, nor have their topics: carillon ctl topics set TOPIC callback.url=URL"},
-	{client.WaitRefused, wrong, "was refused its receiver's address: allow it (--callback-allow), or change the URL",
-		"were refused their receivers' addresses: allow them (--callback-allow), or change the URLs"},
-	{client.WaitZone, wrong, "waits for a time zone that the node's release does not know: start the newer release",
-		"wait for time zones that the node's release does not know: start the newer release"},
-	// A leader that may not start calls is a problem that other findings name.
-	{client.WaitLeader, seeTo, "waits for its shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes",
-		"wait for their shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes"},
-}
-
-// waiting lists the due timers of the shards that a node leads wait for what does not come by
-// itself.
-func (f *findings) waiting(node string, m map[string]float64) {
-	for _, s := range stuck {
-		if n := m[`carillon_waiting{reason="`+string(s.cause)+`"}`]; n > 0 {
-			f.add(s.grade, node, "%s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer "+s.one, "timers "+s.more))
-		}
-	}
-}
-
 const (
 	failedCalls   = 3 // in a row, after which a receiver is listed
 	mostReceivers = 5 // that have a line each
@@ -439,50 +337,4 @@ func (f *findings) receivers(ctl *Command) {
 	if more -= mostReceivers; more > 0 {
 		f.add(seeTo, "receivers", "%d more are so: carillon ctl destinations", more)
 	}
-}
-
-// backupLate is for how long a scheduled backup may be due: a large one takes its time.
-const backupLate = time.Hour
-
-// backups looks at the scheduled backups, on the node that makes them.
-func (f *findings) backups(node string, m map[string]float64) {
-	made := "none is known"
-	at, some := m["carillon_backup_last_success_timestamp_seconds"]
-	if some {
-		made = "the last one was made " + time.Unix(int64(at), 0).Format(time.RFC3339)
-	}
-	switch overdue := time.Duration(m["carillon_backup_overdue_seconds"]) * time.Second; {
-	case overdue > backupLate:
-		f.add(wrong, "backups", "one has been due for %v and is not made; the log of %s says why; %s", overdue, node, made)
-	case overdue > 0:
-		f.add(seeTo, "backups", "one has been due for %v; it is being made, or tried again: see the log of %s; %s", overdue, node, made)
-	case some:
-		f.add(well, "backups", "%s, by %s", made, node)
-	}
-}
-
-// readMetrics reads the series, each by its name and labels.
-func readMetrics(body []byte) map[string]float64 {
-	m := map[string]float64{}
-	for line := range strings.Lines(string(body)) {
-		var name string
-		var value float64
-		if n, err := fmt.Sscan(line, &name, &value); n == 2 && err == nil && !math.IsNaN(value) {
-			m[name] = value
-		}
-	}
-	return m
-}
-
-// size is a number of bytes for people.
-func size(bytes float64) string {
-	for _, u := range []struct {
-		name  string
-		bytes float64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}} {
-		if bytes >= u.bytes {
-			return fmt.Sprintf("%.1f %s", bytes/u.bytes, u.name)
-		}
-	}
-	return fmt.Sprintf("%.0f KiB", bytes/1024)
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"carillon/client"
@@ -204,19 +205,29 @@ func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (le
 
 // at asks one node, at the address of its API.
 func (c *Command) at(n *client.Node, path string) ([]byte, error) {
-	scheme, _, _ := strings.Cut(c.URL[0], "://")
 	alone := *c
-	alone.URL = []string{scheme + "://" + n.HTTP}
+	alone.URL = []string{c.addressOf(n)}
 	alone.Timeout = min(c.Timeout, nodeTimeout)
 	var err error
 	if alone.client, err = client.New(alone.URL, c.options); err != nil {
 		return nil, err
 	}
-	body, err := alone.do(client.Request{Method: http.MethodGet, Path: path})
-	if errors.Is(err, errNobody) { // --url says nothing about this node
-		err = fmt.Errorf("%w at %s", errNobody, alone.URL[0])
+	ctx, cancel := context.WithTimeout(context.Background(), alone.Timeout)
+	defer cancel()
+	body, err := alone.client.Do(ctx, client.Request{Method: http.MethodGet, Path: path})
+	switch { // in words without the flags of this command, which are about other nodes
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("no node answers at %s", alone.URL[0])
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("no answer from %s within %s", alone.URL[0], alone.Timeout)
 	}
-	return body, err
+	return body, alone.explain(err, false)
+}
+
+// addressOf is the URL of a node's API.
+func (c *Command) addressOf(n *client.Node) string {
+	scheme, _, _ := strings.Cut(c.URL[0], "://")
+	return scheme + "://" + n.HTTP
 }
 
 // notReady is the reason that a node gives for not being ready; "" when it is ready.
