@@ -22,6 +22,8 @@ const (
 	endName     = "END"
 	endMagic    = "CARLOGEN"
 	boundsBytes = 48
+
+	unsaltedBytes = boundsBytes - 8 // of builds before the first release
 )
 
 // bounds is a place between two frames.
@@ -45,6 +47,8 @@ func encodeBounds(magic string, m bounds) []byte {
 
 func decodeBounds(magic string, b []byte) (bounds, error) {
 	switch {
+	case len(b) == unsaltedBytes && string(b[:8]) == magic && xxhash.Sum64(b[:unsaltedBytes-8]) == binary.LittleEndian.Uint64(b[unsaltedBytes-8:]):
+		return bounds{}, errBeforeFirst
 	case len(b) < boundsBytes:
 		return bounds{}, errTruncated
 	case len(b) > boundsBytes:

@@ -29,6 +29,7 @@ var (
 	errSeq          = errors.New("sequence number out of order")
 	errChain        = errors.New("frame does not follow the one before")
 	errVersion      = errors.New("frame version is not known to this program")
+	errBeforeFirst  = errors.New("a build before 1.0.0-rc.1 wrote it, whose data no release reads: start that build, export its topics, and import them here (docs/upgrades.md)")
 	errRecords      = errors.New("records do not fill the frame")
 	errMissing      = errors.New("file is missing")
 	errGap          = errors.New("segment does not start where the one before ended")
@@ -51,7 +52,11 @@ type CorruptionError struct {
 }
 
 func (e *CorruptionError) Error() string {
-	s := fmt.Sprintf("wal: damage in %s at offset %d", filepath.Join(e.Dir, e.Segment), e.Offset)
+	kind := "damage in"
+	if e.OtherRelease() {
+		kind = "cannot read"
+	}
+	s := fmt.Sprintf("wal: %s %s at offset %d", kind, filepath.Join(e.Dir, e.Segment), e.Offset)
 	if e.Seq != 0 {
 		s += fmt.Sprintf(" (frame %d)", e.Seq)
 	}
@@ -62,4 +67,6 @@ func (e *CorruptionError) Unwrap() error { return e.Err }
 
 // OtherRelease reports that the file seems whole, and that only another release can
 // read it.
-func (e *CorruptionError) OtherRelease() bool { return errors.Is(e.Err, errVersion) }
+func (e *CorruptionError) OtherRelease() bool {
+	return errors.Is(e.Err, errVersion) || errors.Is(e.Err, errBeforeFirst)
+}

@@ -118,6 +118,9 @@ func TestDoctor(t *testing.T) {
 		{"locked topics", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 200, 2, []string{"topic orders", "its calls wait for a secrets key", "carillon ctl topics rotate orders"}},
 		{"timers without a URL", goodView, goodMetrics + "carillon_waiting{reason=\"no_callback\"} 3\ncarillon_waiting{reason=\"breaker\"} 9\n", 200, 2, []string{"3 timers have no URL", "topics set TOPIC callback.url=URL"}},
 		{"a timer without a URL", goodView, goodMetrics + "carillon_waiting{reason=\"no_callback\"} 1\n", 200, 2, []string{"1 timer has no URL, nor has its topic: "}},
+		{"a topic is paused", goodView, goodMetrics + "carillon_waiting{reason=\"topic_paused\"} 3\n", 200, 1, []string{
+			"warning  n1          3 timers wait: their topics are paused; carillon ctl topics resume TOPIC; carillon ctl topics list shows where",
+		}},
 		{"a burst", goodView, goodMetrics + "carillon_waiting{reason=\"leader\"} 90000\n", 200, 1, []string{"warning  n1          90000 timers wait for their shard's leader; a burst passes by itself"}},
 		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},
 		{"a token without the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read"],"nodes":[`), goodMetrics, 200, 1, []string{"warning  topics      those that wait for a secrets key are not shown to this token, which lacks the scope cluster"}},

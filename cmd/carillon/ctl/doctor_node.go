@@ -139,6 +139,7 @@ var stuck = []struct {
 		"were refused their receivers' addresses: allow them (--callback-allow), or change the URLs"},
 	{client.WaitZone, wrong, "waits for a time zone that the node's release does not know: start the newer release",
 		"wait for time zones that the node's release does not know: start the newer release"},
+	{client.WaitPaused, seeTo, "waits: its topic is paused; carillon ctl topics resume TOPIC", "wait: their topics are paused; carillon ctl topics resume TOPIC"},
 	// A leader that may not start calls is a problem that other findings name.
 	{client.WaitLeader, seeTo, "waits for its shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes",
 		"wait for their shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes"},
