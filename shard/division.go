@@ -81,17 +81,22 @@ func (t *groupTable) resolve(id timer.ShardID) *replica {
 	return r
 }
 
+// doubles reports whether a doubling is under way, as far as the node has learned.
+func (t *groupTable) doubles() bool {
+	founded := t.founded.Load()
+	return founded != 0 && founded < t.known.Load()
+}
+
 // dividing reports whether a shard is made by the doubling that is under way.
 func (t *groupTable) dividing(id timer.ShardID) bool {
-	founded := int(t.founded.Load())
-	return founded != 0 && int(id) > founded && founded < int(t.known.Load())
+	return t.doubles() && int32(id) > t.founded.Load()
 }
 
 // half returns which timers belong to a shard: as long as one group has those of two, each is
 // answered its own. nil: all that the group has.
 func (t *groupTable) half(id timer.ShardID) func(topic timer.TopicID, timerID []byte) bool {
 	founded := timer.ShardID(t.founded.Load())
-	if founded == 0 || int(founded) == int(t.known.Load()) || id > 2*founded {
+	if !t.doubles() || id > 2*founded {
 		return nil
 	}
 	p := id

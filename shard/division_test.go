@@ -643,3 +643,43 @@ func TestUnknownChildIsNotAwaitedForEver(t *testing.T) {
 		d.addsRefused()
 	})
 }
+
+// TestDividedShardIsSaved: once the cluster does not grow any more, a shard that was divided is
+// saved, so that a start does not divide it again. While it grows that waits, because the shard may
+// be divided again. Where the growth stands, it does not wait for ever.
+func TestDividedShardIsSaved(t *testing.T) {
+	for _, grown := range []bool{true, false} {
+		newDividing(t, func(d *dividing) {
+			for i := range 40 {
+				name := fmt.Sprint("later", i)
+				d.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: name, Spec: &timer.Spec{DueMs: d.clock.wallMs + time.Hour.Milliseconds()}})
+			}
+			d.pass(100 * time.Millisecond)
+			d.begin()
+			d.finishDivision()
+			d.pass(time.Second)
+			parent := d.host.group(1)
+			if n := parent.files.Newest.Index; n != 0 {
+				t.Fatalf("it was saved with entry %d, while the cluster grows", n)
+			}
+			if grown {
+				d.host.Grow(2, 2)
+				d.pass(time.Second)
+			} else {
+				d.pass(saveDividedAfter)
+			}
+			if n := parent.files.Newest.Index; n < parent.files.swept || n == 0 {
+				t.Fatalf("it was divided by entry %d, and saved with %d", parent.files.swept, n)
+			}
+			saved := parent.files.Newest.Index
+			d.pass(2 * saveDividedAfter)
+			if n := parent.files.Newest.Index; n != saved {
+				t.Errorf("it was saved with entries %d and %d", saved, n)
+			}
+			d.reopen()
+			if n := d.host.group(1).files.swept; n != 0 {
+				t.Errorf("the start divided it again, by entry %d", n)
+			}
+		})
+	}
+}

@@ -25,6 +25,9 @@ const (
 	// dropOlderAfter is how long after its newest snapshot an idle group gives up the older one. A
 	// shard that has a leader is never idle, because of its canary.
 	dropOlderAfter = 3 * canaryEvery
+	// saveDividedAfter is how long after its division a shard of a growing cluster is saved. Within
+	// that it may be divided again.
+	saveDividedAfter = 10 * time.Second
 )
 
 // filesState is where a group's state is on disk, and when its files are written.
@@ -34,6 +37,10 @@ type filesState struct {
 	failedAt  time.Duration // when writing a snapshot last failed; monotonic, 0 = never
 	savedAt   time.Duration // when the newest snapshot was written; monotonic
 	unread    error         // at a start: a snapshot that may be intact could not be read
+	// The entry that ended the last division, and when that was applied; monotonic. A snapshot from
+	// before has the timers that have left, and a start would divide them again.
+	swept   uint64
+	sweptAt time.Duration
 }
 
 // snapshotRun is a snapshot that is being written. The worker saves the state in slices between its
@@ -107,6 +114,8 @@ func (w *worker) tickFiles(r *replica) {
 		r.files.savedAt = w.now.Mono // not again while this mark is on its way
 		w.mark(r)
 	case pinned && r.applied > r.files.Newest.Index, r.files.Bytes() > max(w.host.cfg.SnapshotLogBytes, r.machine.bytes()):
+		w.beginSnapshot(r)
+	case r.files.swept > r.files.Newest.Index && (!w.host.doubles() || w.now.Mono-r.files.sweptAt > saveDividedAfter):
 		w.beginSnapshot(r)
 	}
 }

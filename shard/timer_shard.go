@@ -63,9 +63,8 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 			return p.items[i].op.wants(s.table, x)
 		}
 	}
-	s.listen()
 	of := s.table.DividedOf()
-	if s.results, err = s.table.Apply(e.Data, want, s.results[:0]); err != nil {
+	if err = s.applyToTable(e.Data, e.GetIndex(), want); err != nil {
 		if p != nil {
 			p.fail(timer.ErrUnknown)
 		}
@@ -91,9 +90,19 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 func (s *timerShard) afterApply() {}
 
 func (s *timerShard) replay(e *record.Entry) (err error) {
-	s.listen()
-	if s.results, err = s.table.Apply(e.Data, nil, s.results[:0]); err == nil {
+	if err = s.applyToTable(e.Data, e.Index, nil); err == nil {
 		s.publish(e.Index)
+	}
+	return err
+}
+
+// applyToTable applies an entry, and notes whether it ended a division.
+func (s *timerShard) applyToTable(entry []byte, index uint64, want func(int, *timer.Result) bool) (err error) {
+	s.listen()
+	leaving := s.table.Leaving()
+	s.results, err = s.table.Apply(entry, want, s.results[:0])
+	if leaving && !s.table.Leaving() {
+		s.g.files.swept, s.g.files.sweptAt = index, s.g.w.now.Mono
 	}
 	return err
 }
