@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"carillon/shard/table/content"
-	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -295,6 +294,7 @@ func LoadChild(parent, child timer.ShardID, r io.Reader) (*Table, error) {
 	}
 	if l.err == nil {
 		l.child, t.leaving = t.leaving, nil
+		t.slots.Unused = int(t.slots.High) // about half; freeOthers counts
 		t.id, t.finished = child, l.child.finished
 		t.closedTopics, t.leaderships, t.deliveries = newClosedTopics(), leaderships{}, newDeliveries()
 		start := loader{r: bytes.NewReader(l.child.head), buf: make([]byte, len(l.child.head)+16), t: t}
@@ -312,13 +312,11 @@ func LoadChild(parent, child timer.ShardID, r io.Reader) (*Table, error) {
 // freeOthers makes the list of a child's free slots, in ascending order.
 func (l *loader) freeOthers() {
 	t := l.t
-	for h := t.slots.High; h > l.child.high; h-- {
-		*t.slots.At(h) = slab.Slot{}
-	}
 	t.slots.High, t.slots.Free, t.slots.Unused = l.child.high, 0, 0
 	for h := t.slots.High; h > 0; h-- {
-		if s := t.slots.At(h); s.State() == 0 {
-			s.Ref, t.slots.Free = uint32(t.slots.Free), h
+		if t.slots.At(h).State() == 0 {
+			t.slots.LoadFree(h, t.slots.Free)
+			t.slots.Free = h
 			t.slots.Unused++
 		}
 	}

@@ -56,8 +56,12 @@ func Load(id timer.ShardID, r io.Reader) (*Table, error) {
 	return l.t, nil
 }
 
-// load reads the records.
+// load reads the records. The slots are packed at once if Pack would be worth it then: thus a free
+// handle never costs more memory than it does packed.
 func (l *loader) load() {
+	if l.err == nil && l.t.slots.CanPack() {
+		l.t.slots.LoadPacked()
+	}
 	for l.err == nil && l.record() {
 	}
 	if l.err == nil {
@@ -246,10 +250,10 @@ func (l *loader) record() bool {
 	case recordTimer, recordRun:
 		l.timer(kind == recordRun)
 	case recordFree:
-		_, s := l.slot()
-		next := uint32(l.number(uint64(l.t.slots.High), "next free"))
+		h := l.slot()
+		next := timer.Handle(l.number(uint64(l.t.slots.High), "next free"))
 		if l.err == nil {
-			*s = slab.Slot{Ref: next, Rev: 1} // rev 1 marks the slot as seen until finish
+			l.t.slots.LoadFree(h, next)
 			l.unused++
 		}
 	case recordSuccessor:
@@ -269,27 +273,26 @@ func (l *loader) record() bool {
 	return l.err == nil
 }
 
-// slot reads a handle and returns its slot. The handle must be new.
-func (l *loader) slot() (timer.Handle, *slab.Slot) {
+// slot reads a handle, which must be new, and makes room for its slot.
+func (l *loader) slot() timer.Handle {
 	h := timer.Handle(l.number(uint64(l.t.slots.High), "handle"))
 	if l.err == nil && h == 0 {
 		l.fail("handle 0")
 	}
 	if l.err != nil {
-		return 0, nil
+		return 0
 	}
 	l.t.slots.Extend(h)
-	s := l.t.slots.At(h)
-	if s.State() != 0 || s.Rev != 0 {
+	if l.t.slots.Loaded(h) {
 		l.fail("handle %d comes twice", h)
 	}
 	l.records++
-	return h, s
+	return h
 }
 
 func (l *loader) timer(hasRun bool) {
 	t := l.t
-	h, s := l.slot()
+	h := l.slot()
 	seq := l.number(l.lastSeq, "sequence")
 	attempts := l.number(slab.LowMask, "attempts")
 	when := l.number(timer.MaxMs, "time")
@@ -323,7 +326,7 @@ func (l *loader) timer(hasRun bool) {
 		newer := timer.Handle(l.number(uint64(t.slots.High), "newer of an id"))
 		t.chains[h] = link{newer: newer, older: timer.Handle(l.number(uint64(t.slots.High), "older of an id"))}
 	}
-	*s = made
+	t.slots.Load(h, &made)
 }
 
 // check compares a timer's parts with the table's invariants and decodes its body.

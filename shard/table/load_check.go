@@ -17,9 +17,6 @@ func (l *loader) finish() {
 		l.freeOthers()
 	}
 	l.checkFree()
-	if l.err == nil && t.slots.CanPack() {
-		t.slots.Pack()
-	}
 	for h := timer.Handle(1); h <= t.slots.High && l.err == nil; h++ {
 		s := t.slots.At(h)
 		if s.State() != 0 {
@@ -53,7 +50,7 @@ func (l *loader) checkFree() {
 			l.fail("free list is broken at handle %d", h)
 			return
 		}
-		t.slots.At(h).Rev = 0
+		t.slots.LoadedFree(h)
 	}
 	if n != t.slots.Unused {
 		l.fail("free list has %d of %d slots", n, t.slots.Unused)

@@ -212,6 +212,38 @@ func (s *Slots) CanPack() bool {
 	return s.High >= packFrom && 3*s.Unused >= int(s.High)
 }
 
+// LoadPacked makes slots packed that are yet to be loaded.
+func (s *Slots) LoadPacked() { s.pages, s.handles = []*page{}, make([]timer.Handle, 1) }
+
+// Loaded reports whether Load or LoadFree was called for a handle for which there is room.
+func (s *Slots) Loaded(h timer.Handle) bool {
+	if s.pages == nil {
+		slot := s.At(h)
+		return slot.State() != 0 || slot.Rev != 0
+	}
+	p, at := s.page(h)
+	return p.rows[at] != 0
+}
+
+// Load sets the slot of a handle that is not loaded, and for which there is room.
+func (s *Slots) Load(h timer.Handle, slot *Slot) { *s.occupy(h) = *slot }
+
+// LoadFree makes a handle free, for which there is room. Until LoadedFree it is marked.
+func (s *Slots) LoadFree(h, next timer.Handle) {
+	if s.pages == nil {
+		*s.At(h) = Slot{Ref: uint32(next), Rev: 1}
+	} else {
+		s.setRow(h, freeMark|uint32(next))
+	}
+}
+
+// LoadedFree ends the loading of a free handle.
+func (s *Slots) LoadedFree(h timer.Handle) {
+	if s.pages == nil {
+		s.At(h).Rev = 0
+	}
+}
+
 // Pack packs the slots: all get other rows. Cost: O(High).
 func (s *Slots) Pack() {
 	old := *s
