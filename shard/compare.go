@@ -197,9 +197,7 @@ func (c *comparison) isWrong(r *replica, replica uint64) bool {
 	return right != nil && right.version == p.version && !right.same(p)
 }
 
-// A state message has its version, the replica, the entry, the hash's version, 1, the hash. Builds
-// until November 2026 looked through their memory, and wrote 0 in place of the 1 if it had changed
-// by itself.
+// A state message has its version, the replica, the entry, the hash's version, 1, the hash.
 const stateMessageVersion = 1
 
 func (c *comparison) send(r *replica, to uint64, p *statePoint) {

@@ -136,7 +136,7 @@ type transferHeader struct {
 	epoch   uint32
 }
 
-// The first byte of a header. Builds until November 2026 had another, 2.
+// The first byte of a header.
 const transferVersion = 1
 
 func appendTransferHeader(b []byte, s *transferHeader) []byte {

@@ -352,3 +352,13 @@ func TestVerifyFindsWhatOpenRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherReleaseIsNoDamage: a frame that only another release can read is not damaged.
+func TestOtherReleaseIsNoDamage(t *testing.T) {
+	if e := (&CorruptionError{Err: fmt.Errorf("%w; %w", errVersion, errWasDurable)}); !e.OtherRelease() {
+		t.Error(e)
+	}
+	if e := (&CorruptionError{Err: errChecksum}); e.OtherRelease() {
+		t.Error(e)
+	}
+}

@@ -84,24 +84,13 @@ type header struct {
 	prevHash uint32 // low half of the previous frame's hash: the chain
 	synced   uint64 // all frames up to this one were durable when this one was written
 	wallMs   uint64 // Unix time in milliseconds, for people only
-	splice   bool   // see flagSplice
 }
-
-// flagSplice marks a frame that took the place of a lost one: builds until November 2026 repaired
-// logs so. The frame behind it was written with the hash of the one that was lost; that value, a
-// u32, stands before the records. It is read, and never written.
-const flagSplice = 1
-
-const spliceBytes = 4
 
 // seal writes the header into b and returns the frame's hash.
 func (s salt) seal(b []byte, h header) uint64 {
 	binary.LittleEndian.PutUint32(b[offMark:], s.mark())
 	b[offVersion] = frameVersion
 	b[offFlags] = 0
-	if h.splice {
-		b[offFlags] = flagSplice
-	}
 	binary.LittleEndian.PutUint64(b[offSeq:], h.seq)
 	binary.LittleEndian.PutUint32(b[offPrev:], h.prevHash)
 	binary.LittleEndian.PutUint64(b[offSynced:], h.synced)
@@ -123,7 +112,7 @@ func (s salt) open(b []byte) (h header, hash uint64, err error) {
 	if hashSeeded(uint64(s), b[offVersion:]) != hash {
 		return h, 0, errChecksum
 	}
-	if b[offVersion] != frameVersion || b[offFlags]&^flagSplice != 0 {
+	if b[offVersion] != frameVersion || b[offFlags] != 0 {
 		return h, 0, errVersion
 	}
 	h = header{
@@ -131,10 +120,6 @@ func (s salt) open(b []byte) (h header, hash uint64, err error) {
 		prevHash: binary.LittleEndian.Uint32(b[offPrev:]),
 		synced:   binary.LittleEndian.Uint64(b[offSynced:]),
 		wallMs:   binary.LittleEndian.Uint64(b[offWallMs:]),
-		splice:   b[offFlags]&flagSplice != 0,
-	}
-	if h.splice && len(b) < frameHeaderBytes+spliceBytes {
-		return h, 0, errRecords
 	}
 	return h, hash, nil
 }

@@ -97,15 +97,11 @@ func (c *chain) admit(b []byte) (h header, records []byte, err error) {
 		return h, nil, errChain
 	}
 	records = b[frameHeaderBytes:]
-	after := uint32(hash)
-	if h.splice {
-		after, records = binary.LittleEndian.Uint32(records), records[spliceBytes:]
-	}
 	if _, ok := checkRecords(records); !ok {
 		return h, nil, errRecords
 	}
 	c.next++
-	c.prevHash = after
+	c.prevHash = uint32(hash)
 	return h, records, nil
 }
 
