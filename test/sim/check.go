@@ -269,7 +269,7 @@ func (w *World) checkEnd() {
 		}
 	}
 	w.checker.features.checkEnd(w)
-	w.checker.attempts.checkEnd(w)
+	w.checker.features.checkSick(w)
 	w.checker.checkVisits(w)
 	for _, n := range w.nodes {
 		if n.host == nil {

@@ -176,10 +176,6 @@ func (b *checker) called(o *operation) {
 		v.called(o)
 		return
 	}
-	if o.topic == sickTopic {
-		b.attempts.asked(o)
-		return
-	}
 	if o.topic > plainTopics {
 		b.features.called(o)
 		return
@@ -206,9 +202,6 @@ func (b *checker) refused(o *operation) {
 		v.refused(o)
 		return
 	}
-	if o.topic == sickTopic {
-		return
-	}
 	if o.topic > plainTopics {
 		b.features.refused(o)
 		return
@@ -233,10 +226,6 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 	}
 	if v := b.visits[o.topic]; v != nil {
 		v.answered(w, o, r, t)
-		return
-	}
-	if o.topic == sickTopic {
-		b.attempts.answered(o)
 		return
 	}
 	if o.topic > plainTopics {
@@ -331,9 +320,6 @@ func (b *checker) started(c *call) {
 		v.started(c)
 		return
 	}
-	if j.Job.Topic == sickTopic {
-		return
-	}
 	if j.Job.Topic > plainTopics {
 		b.features.started(c)
 		if j.Job.Topic == reportTopic {
@@ -399,23 +385,16 @@ func (b *checker) stale(c *call) {
 
 // delivered records a call that was answered 2xx.
 func (b *checker) delivered(c *call) {
-	w, j := c.node.w, &c.delivery
+	j := &c.delivery
+	c.node.w.counts.Delivered++
 	if v := b.visits[j.Job.Topic]; v != nil {
-		w.counts.Delivered++
 		v.heard(c)
 		return
 	}
-	if j.Job.Topic == sickTopic {
-		w.counts.Delivered++
-		b.attempts.delivered(c)
-		return
-	}
 	if j.Job.Topic > plainTopics {
-		w.counts.Delivered++
 		b.features.heard(c)
 		return
 	}
-	w.counts.Delivered++
 	b.lives[keyOfCall(j)].delivered++
 }
 

@@ -78,7 +78,7 @@ func (w *World) sicken() {
 func (w *World) sickAdd(due time.Duration) *operation {
 	o := &operation{number: w.checker.nextOp(), topic: sickTopic}
 	o.id = fmt.Sprintf("i%d", o.number)
-	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id), dueMs: epochMs + (w.now + due).Milliseconds()}
+	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id), dueMs: epochMs + (w.now + due).Milliseconds(), dies: true}
 	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	w.complete(o)
 	return o
@@ -96,34 +96,15 @@ type spentKey struct {
 type attemptChecker struct {
 	calls map[spentKey][]*call
 	last  map[timerKey]*call
-	sick  map[string]*sickTimer
-	names []string // the keys of sick, in order of their creation
 
 	// inFlight holds timers with a cancel that was answered `in_flight`, and the fence of the
 	// attempt that was running. No later attempt may start.
 	inFlight map[timerKey]uint64
 }
 
-// sickTimer is the checker's knowledge of a timer in the sick topic.
-type sickTimer struct {
-	shard     timer.ShardID
-	since     time.Duration
-	acked     bool
-	attempts  int // number of the last call
-	delivered bool
-}
-
 func newAttemptChecker() attemptChecker {
-	return attemptChecker{calls: map[spentKey][]*call{}, last: map[timerKey]*call{}, sick: map[string]*sickTimer{}, inFlight: map[timerKey]uint64{}}
+	return attemptChecker{calls: map[spentKey][]*call{}, last: map[timerKey]*call{}, inFlight: map[timerKey]uint64{}}
 }
-
-// asked and answered record adds to the sick topic.
-func (b *attemptChecker) asked(o *operation) {
-	b.sick[o.id] = &sickTimer{shard: o.shard, since: o.began}
-	b.names = append(b.names, o.id)
-}
-
-func (b *attemptChecker) answered(o *operation) { b.sick[o.id].acked = true }
 
 // cancelled records the answer that a call is running and no further one will start.
 func (b *attemptChecker) cancelled(k timerKey, fence uint64) {
@@ -149,19 +130,12 @@ func (b *attemptChecker) started(c *call) {
 	key := spentKey{j.Topic, j.Seq, j.Fence, j.Handle}
 	b.calls[key] = append(b.calls[key], c)
 	b.paced(c)
-	w.checker.successes.started(b.last[keyOfCall(&c.delivery)], c)
+	before := b.last[keyOfCall(&c.delivery)]
+	w.checker.successes.started(before, c)
 	b.last[keyOfCall(&c.delivery)] = c
-	if j.Topic != sickTopic {
-		return
+	if j.Topic == sickTopic && before != nil && j.Attempts <= before.delivery.Job.Attempts {
+		w.violate("I3", "attempt %d of %s starts after attempt %d", j.Attempts, j.ID, before.delivery.Job.Attempts)
 	}
-	t := b.sick[j.ID]
-	if t == nil || string(j.Payload) != `"`+j.ID+`"` {
-		w.violate("I2", "node %d delivers %s of %s, which no client wrote", c.node.id, j.Payload, j.ID)
-	}
-	if j.Attempts <= t.attempts {
-		w.violate("I3", "attempt %d of %s starts after attempt %d", j.Attempts, j.ID, t.attempts)
-	}
-	t.attempts = j.Attempts
 }
 
 // paced checks that a retry keeps the backoff that a leader decided. The last attempt in the
@@ -274,30 +248,27 @@ func (n *node) mayBeginAnew(c *call, out *table.Outcome) bool {
 	return by <= ahead-behind+w.now-c.begun+timeSlack && ahead-behind > sureWithin-timeSlack
 }
 
-func (b *attemptChecker) delivered(c *call) { b.sick[c.delivery.Job.ID].delivered = true }
-
-// checkEnd checks that each timer was delivered, or is dead after all its attempts.
-func (b *attemptChecker) checkEnd(w *World) {
-	for _, id := range b.names {
-		t := b.sick[id]
-		if !t.acked {
+// checkSick checks that each timer of the sick topic was delivered, or is dead after all its
+// attempts.
+func (f *featureChecker) checkSick(w *World) {
+	for _, k := range f.names {
+		n, at := f.ids[k], w.holder(k.topic, k.id)
+		if k.topic != sickTopic || !n.first.acked {
 			continue
 		}
-		at := w.holder(sickTopic, id)
-		tbl := w.leader(at).host.Table(at)
-		switch now := tbl.Read(sickTopic, id); {
-		case now == nil && w.mayBeForgotten(t.shard, t.since, true):
+		switch now := w.leader(at).host.Table(at).Read(sickTopic, k.id); {
+		case now == nil && w.mayBeForgotten(at, n.since, true):
 		case now == nil:
-			w.violate("I1", "timer %s was acknowledged and is gone", id)
-		case now.State == timer.Done && !t.delivered:
-			w.violate("I1", "timer %s is done, but was never delivered", id)
+			w.violate("I1", "timer %s was acknowledged and is gone", k.id)
+		case now.State == timer.Done && len(n.first.over) == 0:
+			w.violate("I1", "timer %s is done, but was never delivered", k.id)
 		case now.State == timer.Dead:
 			var p timer.Policy
 			if sickPolicy(&p); now.Attempts != p.MaxAttempts {
-				w.violate("I17", "timer %s is dead after %d attempts, expected %d", id, now.Attempts, p.MaxAttempts)
+				w.violate("I17", "timer %s is dead after %d attempts, expected %d", k.id, now.Attempts, p.MaxAttempts)
 			}
 		case now.State != timer.Done:
-			w.violate("I14", "timer %s is in state %d with %d attempts, expected an ended timer", id, now.State, now.Attempts)
+			w.violate("I14", "timer %s is in state %d with %d attempts, expected an ended timer", k.id, now.State, now.Attempts)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,7 @@ func TestAskedForInABackoff(t *testing.T) {
 			}
 			id := before.delivery.Job.ID
 			w.operator(w.nodes[0], func(ctx context.Context, n *node) error {
+				w.checker.features.ids[idKey{sickTopic, id}].askedMs = math.MaxInt64
 				cmd := &timer.Command{Kind: timer.Fire, Topic: sickTopic, ID: id}
 				_, err := n.router.Do(ctx, w.place(sickTopic, id), cmd, true)
 				return err
