@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 
 	"carillon/internal/vfs"
 	"carillon/test/memfs"
@@ -360,5 +363,22 @@ func TestOtherReleaseIsNoDamage(t *testing.T) {
 	}
 	if e := (&CorruptionError{Err: errChecksum}); e.OtherRelease() {
 		t.Error(e)
+	}
+}
+
+// TestLogOfABuildBeforeTheFirstRelease: it is named as what it is, and is no damage. These builds
+// gave the stream no salt.
+func TestLogOfABuildBeforeTheFirstRelease(t *testing.T) {
+	whole := encodeBounds(firstMagic, bounds{gen: 1, seq: 1})
+	old := slices.Clone(whole[:boundsBytes-16])
+	old = binary.LittleEndian.AppendUint64(old, xxhash.Sum64(old))
+	_, err := decodeBounds(firstMagic, old)
+	e := &CorruptionError{Dir: "wal/0", Segment: firstName, Err: err}
+	if text := e.Error(); !e.OtherRelease() || strings.Contains(text, "damage") || !strings.Contains(text, "before 1.0.0-rc.1") {
+		t.Error(text)
+	}
+	old[20]++
+	if _, err := decodeBounds(firstMagic, old); !errors.Is(err, errTruncated) {
+		t.Errorf("damaged: %v", err)
 	}
 }
