@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -557,6 +558,18 @@ func TestCtlPassesOverNodesThatAreDown(t *testing.T) {
 	got := carillon(t, "", []string{"CARILLON_URL=http://127.0.0.1:1," + server.URL}, "ctl", "fire", "t", "x")
 	if got.code != exitOK || len(node.asked) != 1 {
 		t.Errorf("%+v, asked %v", got, node.asked)
+	}
+}
+
+// A certificate of an authority that is not known: the way to name it is said.
+func TestCtlNamesTheFlagForTheAuthority(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(&fakeNode{})
+	defer server.Close()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	got := carillon(t, "", nil, "ctl", "cluster", "--url", server.URL)
+	if got.code != exitFailure || !strings.Contains(got.err, "--ca FILE (CARILLON_CA)") {
+		t.Errorf("%+v", got)
 	}
 }
 

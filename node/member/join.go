@@ -155,8 +155,8 @@ func (m *Member) addNameAdvice(n *ring.Node, err error) error {
 	if other, ok := m.State.NodeNamed(n.Name); !ok || other.ID == n.ID {
 		return err
 	}
-	return fmt.Errorf("%w; %s is a member of the cluster, and this data directory is not the one that it had: mount that one. If it is lost, wait until all "+
-		"other nodes are ready; if one of them never will be, use carillon ctl remove %s --accept-loss", err, n.Name, n.Name)
+	return fmt.Errorf("%w; %s is a member of the cluster, and this data directory is not the one that it had: mount that one, or give another node another --name. "+
+		"If it is lost, wait until all other nodes are ready; if one of them never will be, use carillon ctl remove %s --accept-loss", err, n.Name, n.Name)
 }
 
 // removedError answers a node that the cluster has removed. That node may not know it yet.

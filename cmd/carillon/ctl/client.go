@@ -3,6 +3,7 @@ package ctl
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,12 +63,19 @@ func (c *Command) explain(err error, change bool) error {
 		return explained{refusal(p), p}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no node answers at %s; start one with carillon serve, or name another with --url", nodes)
+	case isUntrusted(err):
+		return fmt.Errorf("%w; --ca FILE (CARILLON_CA) names the authority to trust", err)
 	case errors.Is(err, context.DeadlineExceeded) && change:
 		return fmt.Errorf("no answer from %s within %s: the change may or may not have been made; look before repeating it", nodes, c.Timeout)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s within %s (see --timeout)", nodes, c.Timeout)
 	}
 	return err
+}
+
+func isUntrusted(err error) bool {
+	_, is := errors.AsType[x509.UnknownAuthorityError](err)
+	return is
 }
 
 // explained is an error in words for a person.
