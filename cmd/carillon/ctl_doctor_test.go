@@ -59,6 +59,10 @@ func TestDoctor(t *testing.T) {
 		{"a node is cut off", change(goodView, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`), goodMetrics, 200, 2, []string{
 			"problem  n3          is not heard by the node that was asked, and answers from here: repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP)\n",
 		}},
+		{"the node that is asked is cut off", change(goodView, `"n2","state":"alive"`, `"n2","http":"HTTP","state":"down"`, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`,
+			`"state":"ok"`, `"state":"no_quorum"`), goodMetrics, 200, 2, []string{
+			"problem  shards      the node that was asked hears no majority of 1, 2; n2, n3 may serve them: ask there (--url)\n",
+		}},
 		{"memory is short", goodView, goodMetrics + "carillon_memory_needed_bytes 8e8\ncarillon_memory_limit_bytes 1e9\n", 200, 2, []string{
 			"refuses adds: it needs 762.9 MiB of memory, and takes none beyond 715.3 MiB of the 953.7 MiB that it may use: give it more memory, or remove timers",
 		}},

@@ -55,8 +55,9 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return err
 	}
 	f := findings{}
-	f.nodes(cluster, ctl.living(cluster))
-	f.shards(cluster)
+	living := ctl.living(cluster)
+	f.nodes(cluster, living)
+	f.shards(cluster, living)
 	f.releases(cluster)
 	f.margin(cluster)
 	if cluster.Scopes != nil && !slices.Contains(cluster.Scopes, "cluster") {
@@ -169,7 +170,7 @@ func (f *findings) down(c *client.Cluster, name string, lives bool) {
 const mostListed = 16
 
 // noMajority lists the shards that have lost theirs, and the nodes that would bring it back.
-func (f *findings) noMajority(c *client.Cluster) {
+func (f *findings) noMajority(c *client.Cluster, living map[string]bool) {
 	var shards, nodes []string
 	there := present(c)
 	for i := range c.Shards {
@@ -188,12 +189,16 @@ func (f *findings) noMajority(c *client.Cluster) {
 		shards = append(shards[:mostListed], fmt.Sprintf("%d more (carillon ctl cluster)", more))
 	}
 	slices.Sort(nodes)
+	if !slices.ContainsFunc(nodes, func(name string) bool { return !living[name] }) {
+		f.add(wrong, "shards", "the node that was asked hears no majority of %s; %s may serve them: ask there (--url)", strings.Join(shards, ", "), strings.Join(nodes, ", "))
+		return
+	}
 	f.add(wrong, "shards", "no majority: %s; these answer 503 and fire nothing until enough of %s are started, and then fire what is late; "+
 		"only if their data is lost for good, restore a backup into an empty directory (docs/backup.md)", strings.Join(shards, ", "), strings.Join(nodes, ", "))
 }
 
 // shards looks at how they are, and how many replicas they have.
-func (f *findings) shards(c *client.Cluster) {
+func (f *findings) shards(c *client.Cluster, living map[string]bool) {
 	if len(c.Shards) == 0 {
 		f.add(wrong, "shards", "there are none: the cluster is not founded yet")
 		return
@@ -215,7 +220,7 @@ func (f *findings) shards(c *client.Cluster) {
 	}
 	f.add(g, "shards", "%s", summary(c.Shards))
 	if g == wrong {
-		f.noMajority(c)
+		f.noMajority(c, living)
 	}
 	if r := c.Resharding; r != nil {
 		g = well
