@@ -44,8 +44,8 @@ type Resharding struct {
 	// Shard is being divided, or is the next.
 	Shard int `json:"shard"`
 	// WaitsFor is why it does not continue at once: "majority" of the shard's replicas is lost, the
-	// shard's replicas "move", or the "disk" of a node with one is almost full. Empty: nothing
-	// unusual.
+	// shard's replicas "move", the "disk" of a node with one is almost full, or its "memory" almost
+	// used. Empty: nothing unusual.
 	WaitsFor string `json:"waits_for"`
 }
 

@@ -28,6 +28,8 @@ func (c *core) growth() *backend.ReshardingView {
 		v.WaitsFor = backend.WaitsForMove
 	case slices.ContainsFunc(c.host.LowDisks(), func(low timer.LowDiskError) bool { return row.Names(low.Node) }):
 		v.WaitsFor = backend.WaitsForDisk
+	case slices.ContainsFunc(c.host.TightNodes(), row.Names):
+		v.WaitsFor = backend.WaitsForMemory
 	}
 	return v
 }
@@ -103,9 +105,9 @@ func (p *process) showResharding(m *metrics.Metrics) {
 		return int64(v.To - v.From)
 	})
 	m.Gauge("carillon_resharding_done", "New shards that it has made.", func() int64 { return int64(growth().Done) })
-	for _, why := range []backend.ReshardingWait{backend.WaitsForMajority, backend.WaitsForMove, backend.WaitsForDisk} {
+	for _, why := range []backend.ReshardingWait{backend.WaitsForMajority, backend.WaitsForMove, backend.WaitsForDisk, backend.WaitsForMemory} {
 		m.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "carillon_resharding_waits", Help: "1 while the growth waits for the majority of a shard, for a move of it, or for room on a disk.",
+			Name: "carillon_resharding_waits", Help: "1 while the growth waits for the majority of a shard, for a move of it, for room on a disk, or for memory.",
 			ConstLabels: prometheus.Labels{"for": string(why)},
 		}, func() float64 {
 			if growth().WaitsFor == why {

@@ -98,10 +98,10 @@ func (h *Host) pressure() pressure {
 	if h.cfg.MemoryUse != nil {
 		h.process.Store(h.cfg.MemoryUse())
 	}
-	switch n, limit := h.needed(), h.cfg.MemoryLimit; {
-	case n > limit:
+	switch n := h.needed(); {
+	case n > h.cfg.MemoryLimit:
 		return over
-	case n > limit-limit/memoryShareDivisor:
+	case h.cfg.near(n):
 		return tight
 	}
 	return roomy
@@ -219,10 +219,30 @@ func grows(c *timer.Command) bool {
 	return false
 }
 
-// Disks reports the low disks of other nodes.
+// Disks reports what other nodes lack. Its methods must be quick.
 type Disks interface {
-	// LowDisks returns the other nodes that report a low disk. It must be quick.
+	// LowDisks returns the other nodes that report a low disk.
 	LowDisks() []timer.LowDiskError
+	// Tight returns the other nodes that report that their memory is tight.
+	Tight() []uint64
+}
+
+// MemoryTight reports whether this node has no memory for more shards, as of a worker's last tick:
+// what adds may fill is almost used.
+func (h *Host) MemoryTight() bool { return h.cfg.near(h.needed()) }
+
+// near reports whether so much memory is near the limit.
+func (c *Config) near(n int64) bool { return n > c.MemoryLimit-c.MemoryLimit/memoryShareDivisor }
+
+// TightNodes returns the nodes without memory for more shards, this node first.
+func (h *Host) TightNodes() (nodes []uint64) {
+	if h.MemoryTight() {
+		nodes = append(nodes, h.cfg.Node)
+	}
+	if h.cfg.Disks != nil {
+		nodes = append(nodes, h.cfg.Disks.Tight()...)
+	}
+	return nodes
 }
 
 // Disk returns the state of the log's disk. It may be called from any goroutine.

@@ -177,10 +177,20 @@ func (c childRow) handle(w *worker) {
 }
 
 // divides reports whether the shard is to be divided now, and this replica leads it. It waits for
-// room on the voters' disks, because the child's timers wait until each has written its half.
+// room on the voters' disks, because the child's timers wait until each has written its half, and
+// for memory of their nodes, because the new shard takes some for good.
 func (d *division) divides() bool {
 	s, c := d.s, &d.child
-	return s.g.serving && s.g.public.lowDisk.Load() == nil && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group)
+	return s.g.serving && s.g.public.lowDisk.Load() == nil && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group) &&
+		!slices.ContainsFunc(s.g.w.host.TightNodes(), func(node uint64) bool { return s.g.membership.hasVoter(s.g, node) })
+}
+
+// tick makes the child's replica, or goes on where a node has memory again.
+func (d *division) tick() {
+	d.bear()
+	if d.divides() {
+		d.s.g.w.touchNext(d.s.g)
+	}
 }
 
 // sweeps reports whether the timers of the child can go: that is settled, so it has them.

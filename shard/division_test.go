@@ -591,6 +591,47 @@ func TestNoDivisionOnALowDisk(t *testing.T) {
 	})
 }
 
+// TestNoDivisionWithoutMemory: no shard is divided while the node of a voter, this one or another,
+// has almost used its memory. What is divided already goes on.
+func TestNoDivisionWithoutMemory(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		newDividing(t, func(d *dividing) {
+			d.host.cfg.MemoryLimit = 1 << 30
+			disks, use := &fakeDisks{}, int64(100<<20)
+			d.host.cfg.Disks, d.host.cfg.MemoryUse = disks, func() int64 { return use }
+			lacks := func(lacks bool) {
+				disks.tight, use = []uint64{99}, 100<<20
+				switch {
+				case lacks && other:
+					disks.tight = []uint64{99, 7}
+				case lacks:
+					use = 900 << 20
+				}
+				d.pass(time.Second)
+			}
+			lacks(true)
+			d.host.Grow(2, 1)
+			d.host.Place([]Assignment{d.child})
+			d.pass(5 * time.Second)
+			if of := d.host.shard(1).table.DividedOf(); of != 0 {
+				t.Fatal("the shard is divided, though there is no memory")
+			}
+			if err := d.host.NotReady(true); err != nil {
+				t.Errorf("nothing is wrong with the shards, and the node is not ready: %v", err)
+			}
+			if _, err := d.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: "x", Spec: &timer.Spec{DueMs: d.clock.wallMs + time.Hour.Milliseconds()}}); err != nil {
+				t.Errorf("adds have memory: %v", err)
+			}
+			lacks(false)
+			if !d.host.group(2).serving {
+				t.Fatalf("there is memory, and the child does not serve\n%s", d.log.String())
+			}
+			lacks(true)
+			d.finishDivision()
+		})
+	}
+}
+
 // TestBirthOnAFullDisk: the disk fills as the shard is divided. The new shard is made in less room
 // than other snapshots leave; as long as there is too little, the node is not ready.
 func TestBirthOnAFullDisk(t *testing.T) {

@@ -16,10 +16,14 @@ import (
 	"carillon/wal"
 )
 
-// fakeDisks reports the low disks of other nodes to a harness.
-type fakeDisks struct{ low []timer.LowDiskError }
+// fakeDisks reports to a harness what other nodes lack.
+type fakeDisks struct {
+	low   []timer.LowDiskError
+	tight []uint64
+}
 
 func (d *fakeDisks) LowDisks() []timer.LowDiskError { return d.low }
+func (d *fakeDisks) Tight() []uint64                { return d.tight }
 
 // TestLowDiskOfAVoter: a leader refuses adds to shards with a voter on a low disk. The error names
 // the node and its free space. Everything else continues. The disk of a node without a replica does

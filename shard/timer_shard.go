@@ -166,7 +166,7 @@ func (s *timerShard) tick() {
 	}
 	s.scheduler.Tick()
 	s.table.MoveContents(moveBudget)
-	s.division.bear()
+	s.division.tick()
 }
 
 func (s *timerShard) end() {

@@ -29,6 +29,7 @@ type heartbeat struct {
 	Leads     []timer.ShardID
 	Limits    ring.AllocationReport // its parts of topics' limits
 	LowDisk   timer.LowDiskError    // of its disk; no Limit: it has room
+	Tight     bool                  // it has no memory for more shards
 }
 
 // heartbeatClock is the part of a heartbeat on a node's clock.
@@ -67,7 +68,7 @@ func (h *heartbeat) encode() []byte {
 		out = binary.AppendUvarint(out, uint64(id-last))
 		last = id
 	}
-	out = appendLimits(out, &h.Limits)
+	out = appendLimits(out, &h.Limits, encoding.Flag(h.Tight, memoryTight))
 	if h.LowDisk.Limit > 0 {
 		out = wire.AppendLowDisk(out, &h.LowDisk)
 	}
@@ -81,11 +82,12 @@ const (
 	limitsUnsure   = 1
 	limitsKeyed    = 2 // each part has its number of keys
 	limitsUnlisted = 4 // the nodes that are not heard take the place of those that are
+	memoryTight    = 8 // not of limits: heartbeat.Tight, for which all releases have room here
 )
 
-func appendLimits(out []byte, report *ring.AllocationReport) []byte {
+func appendLimits(out []byte, report *ring.AllocationReport, more byte) []byte {
 	keyed := slices.ContainsFunc(report.Parts, func(p ring.Part) bool { return p.Keys > 0 })
-	flags := encoding.Flag(report.Unsure, limitsUnsure) | encoding.Flag(keyed, limitsKeyed) | encoding.Flag(report.Unlisted, limitsUnlisted)
+	flags := more | encoding.Flag(report.Unsure, limitsUnsure) | encoding.Flag(keyed, limitsKeyed) | encoding.Flag(report.Unlisted, limitsUnlisted)
 	out = binary.AppendUvarint(append(out, limitsListed, flags), report.Seq)
 	if report.Unlisted {
 		out = binary.AppendUvarint(out, uint64(len(report.Unheard)))
@@ -125,7 +127,7 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 		last += r.Uvarint()
 		h.Leads[i] = timer.ShardID(last)
 	}
-	h.Limits = decodeLimits(&r)
+	h.Limits, h.Tight = decodeLimits(&r)
 	h.Limits.WallMs = h.believedMs()
 	if r.Fault != "" {
 		return nil, errHeartbeat
@@ -139,8 +141,8 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 	return &h, nil
 }
 
-// decodeLimits reads the part of a heartbeat that is of limits.
-func decodeLimits(r *encoding.Reader) (report ring.AllocationReport) {
+// decodeLimits reads the part of a heartbeat that is of limits, and whether memory is tight.
+func decodeLimits(r *encoding.Reader) (report ring.AllocationReport, tight bool) {
 	if r.Byte() != limitsListed {
 		r.Fail("limits of another kind")
 	}
@@ -167,5 +169,5 @@ func decodeLimits(r *encoding.Reader) (report ring.AllocationReport) {
 		}
 		report.Parts = append(report.Parts, p)
 	}
-	return report
+	return report, flags&memoryTight != 0
 }

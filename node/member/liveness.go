@@ -182,6 +182,19 @@ func (l *liveness) lowDisks(now time.Duration) (low []timer.LowDiskError) {
 	return low
 }
 
+// tight are the nodes that report tight memory.
+func (l *liveness) tight(now time.Duration) (nodes []uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for node, s := range l.nodes {
+		if s.last.Tight && now-s.at < suspectAfter {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
 // clock is the node's clock by its last heartbeat. It is not known if a contact without a heartbeat
 // followed that.
 func (s *peerStatus) clock(id uint64, ago time.Duration) (p clocks.Peer, known bool) {

@@ -2077,10 +2077,10 @@ export interface components {
             /** @description That is being divided, or is the next. */
             shard?: number;
             /**
-             * @description Why it does not go on at once: the shard has lost most of its replicas, they are being changed, or the disk of a node with one is almost full. Left out where nothing is unusual.
+             * @description Why it does not go on at once: the shard has lost most of its replicas, they are being changed, the disk of a node with one is almost full, or its memory almost used. Left out where nothing is unusual.
              * @enum {string}
              */
-            waits_for?: "majority" | "move" | "disk";
+            waits_for?: "majority" | "move" | "disk" | "memory";
         };
         /** @description Replicas that move between nodes, and those that wait to, as of the last second. Left out where there are none, or where it is not known. */
         Moves: {

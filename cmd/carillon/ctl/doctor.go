@@ -227,7 +227,7 @@ func (f *findings) shards(c *client.Cluster, living map[string]bool) {
 		switch r.WaitsFor {
 		case "majority":
 			g = wrong
-		case "disk":
+		case "disk", "memory":
 			g = seeTo
 		}
 		f.add(g, "shards", "resharding from %d to %d: %s", r.From, r.To, printable(growth(r)))

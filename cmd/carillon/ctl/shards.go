@@ -115,6 +115,8 @@ func growth(r *client.Resharding) string {
 		text += fmt.Sprintf("; the replicas of shard %d are being changed", r.Shard)
 	case "disk":
 		text += fmt.Sprintf("; the disk of a node with a replica of shard %d is almost full", r.Shard)
+	case "memory":
+		text += fmt.Sprintf("; a node with a replica of shard %d has almost used its memory: raise its --memory-limit", r.Shard)
 	default:
 		text += "; it waits for " + r.WaitsFor
 	}

@@ -96,6 +96,7 @@ const (
 	WaitsForMajority ReshardingWait = "majority" // the shard has lost most of its replicas
 	WaitsForMove     ReshardingWait = "move"     // the shard's replicas are being changed
 	WaitsForDisk     ReshardingWait = "disk"     // the disk of a node with a replica of the shard is low
+	WaitsForMemory   ReshardingWait = "memory"   // such a node has almost used its memory
 )
 
 // MovesView is what moves between nodes, and what waits to. As of the last second.

@@ -1136,7 +1136,7 @@ Resharding = TypedDict(
         "to": int,
         "done": int,
         "shard": int,
-        "waits_for": Literal["majority", "move", "disk"],
+        "waits_for": Literal["majority", "move", "disk", "memory"],
     },
     total=False,
 )

@@ -48,7 +48,7 @@ function size(n) {
   return `${num(Math.round(n))} ${units[at]}`;
 }
 
-const growthWaits = { majority: "it has no majority", move: "its replicas are moving", disk: "the disk of a node with a replica is almost full" };
+const growthWaits = { majority: "it has no majority", move: "its replicas are moving", disk: "the disk of a node with a replica is almost full", memory: "a node with a replica has almost used its memory" };
 
 // How far the growth of the number of shards is.
 function Growth({ growth: r }) {
