@@ -227,16 +227,13 @@ type Disks interface {
 	Tight() []uint64
 }
 
-// MemoryTight reports whether this node has no memory for more shards, as of a worker's last tick:
-// what adds may fill is almost used.
-func (h *Host) MemoryTight() bool { return h.cfg.near(h.needed()) }
-
 // near reports whether so much memory is near the limit.
 func (c *Config) near(n int64) bool { return n > c.MemoryLimit-c.MemoryLimit/memoryShareDivisor }
 
-// TightNodes returns the nodes without memory for more shards, this node first.
+// TightNodes returns the nodes that have no memory for more shards, this node first: what adds may
+// fill is almost used.
 func (h *Host) TightNodes() (nodes []uint64) {
-	if h.MemoryTight() {
+	if h.cfg.near(h.needed()) {
 		nodes = append(nodes, h.cfg.Node)
 	}
 	if h.cfg.Disks != nil {

@@ -66,7 +66,7 @@ func (h *Host) recover() error {
 	if err := halt.Check(h.cfg.FS, h.cfg.Dir); err != nil {
 		return err
 	}
-	if err := h.checkLog(); err != nil {
+	if err := checkLog(&h.cfg); err != nil {
 		return err
 	}
 	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
@@ -477,12 +477,12 @@ func Damaged(err error) bool {
 
 // checkLog refuses a directory that has had a log and has none. Snapshots do not make up for it:
 // what was acknowledged last is in the log alone.
-func (h *Host) checkLog() error {
-	if h.cfg.Meta != nil {
+func checkLog(cfg *Config) error {
+	if cfg.Meta != nil {
 		return nil // of a new node
 	}
-	dir := filepath.Join(h.cfg.Dir, "wal")
-	if _, err := h.cfg.FS.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	dir := filepath.Join(cfg.Dir, "wal")
+	if _, err := cfg.FS.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return damageError{fmt.Errorf("shard: the folder %s is missing; it alone has what was acknowledged last", dir)}
 	}
 	return nil

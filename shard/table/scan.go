@@ -55,8 +55,8 @@ func (k *TopK) Scan(part *Part, from timer.Handle, budget int) (next timer.Handl
 		high, k.ends = to, true
 	}
 	for from = max(from, q.Slots.From); budget > 0 && from < high; budget-- {
-		from = t.slots.Next(from, high)
-		s := t.slots.At(from)
+		var s *slab.Slot
+		from, s = t.slots.Visit(from, high)
 		if !many && s.Topic != row || s.State() == 0 || t.foreign(from) || !wants(q, part.Hides, from, s) || many && !listed(q, t.topics.rows[s.Topic].id) {
 			continue
 		}

@@ -137,6 +137,28 @@ func (s *Slots) packedNext(h, high timer.Handle) timer.Handle {
 	return min(h, high)
 }
 
+// Visit is Next, and returns that slot too.
+func (s *Slots) Visit(h, high timer.Handle) (timer.Handle, *Slot) {
+	if s.pages != nil {
+		return s.packedVisit(h, high)
+	}
+	h++
+	return h, &s.chunks[h>>slotChunkBits][h&(slotChunkLen-1)]
+}
+
+//go:noinline
+func (s *Slots) packedVisit(h, high timer.Handle) (timer.Handle, *Slot) {
+	p, at := s.page(h + 1)
+	if used := p.used[at>>6] >> (at & 63); used != 0 { // the next one is in the same word
+		skip := timer.Handle(bits.TrailingZeros64(used))
+		if h+1+skip <= high {
+			return h + 1 + skip, s.row(p.rows[at+skip])
+		}
+	}
+	h = s.packedNext(h, high)
+	return h, s.packedAt(h)
+}
+
 // Take makes the slot of the first free handle, or of a new one, and returns both.
 func (s *Slots) Take() (timer.Handle, *Slot) {
 	h := s.Free
