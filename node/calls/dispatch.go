@@ -138,8 +138,15 @@ func (d *Dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(d
 	if d.Started != nil {
 		d.Started.Add(1)
 	}
+	var traced *table.Job
+	if j.Job.Trace != nil {
+		job := j.Job
+		traced = &job
+	}
 	p.(callback.Permit).Start(r, func(out callback.Outcome) {
-		d.trace(&j.Job, r.WebhookID, r, &out)
+		if traced != nil {
+			d.trace(traced, r.WebhookID, r, &out)
+		}
 		done(out.Outcome)
 	})
 }

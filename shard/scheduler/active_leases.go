@@ -59,6 +59,8 @@ type activeLeases struct {
 	held    heap[*activeLease]
 	calls   []*batchCall   // whose leases are applied, in order
 	blocked []*activeLease // leases that client changes wait for
+	// starting is what Dispatcher.Start is given, here so that a call does not allocate it.
+	starting Delivery
 	pipeline
 
 	*leader
@@ -283,14 +285,17 @@ func (al *activeLeases) start(f *activeLease) {
 		return
 	}
 	job := al.begun(f)
-	done := func(a delivery.Outcome) { al.env.Post(func(stopped bool) { al.callEnded(f, a, stopped) }) }
+	done := func(a delivery.Outcome) {
+		f.attempt = a // which nobody else uses while the call runs
+		al.env.Post(func(stopped bool) { al.callEnded(f, stopped) })
+	}
 	if c, own := f.permit.(canaryDest); own {
 		c.start(done)
 		return
 	}
-	al.cfg.Dispatcher.Start(f.permit, &Delivery{
-		Topic: f.queue.queue.topic, Shard: al.cfg.Shard, Job: job, Own: al.table.Callback(job.Target), Deadline: al.deadline(f),
-	}, done)
+	al.starting = Delivery{Topic: f.queue.queue.topic, Shard: al.cfg.Shard, Job: job, Own: al.table.Callback(job.Target), Deadline: al.deadline(f)}
+	al.cfg.Dispatcher.Start(f.permit, &al.starting, done)
+	al.starting = Delivery{}
 }
 
 // mayCall reports whether a held lease stands, and its call may begin. Otherwise it ends the lease.
@@ -324,11 +329,11 @@ func (al *activeLeases) drop(f *activeLease) {
 }
 
 // callEnded handles the end of a call, on the worker.
-func (al *activeLeases) callEnded(f *activeLease, a delivery.Outcome, stopped bool) {
+func (al *activeLeases) callEnded(f *activeLease, stopped bool) {
 	if stopped {
 		return // the next process finds the lease in the log
 	}
-	al.ended(f, &a)
+	al.ended(f, &f.attempt)
 	al.env.Wake()
 }
 
@@ -355,10 +360,9 @@ func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
 	if f.fromMs > 0 && !a.NotSent {
 		al.cfg.Observer.Lateness(a.StartedMs-f.fromMs, f.kept, a.TraceID)
 	}
-	out := al.out.judge(f.handle, &d, a, al.random.Float64())
-	al.out.add(out, f)
+	out := al.out.add(al.out.judge(f.handle, &d, a, al.random.Float64()), f)
 	if d.Topic != table.CanaryTopic {
-		al.env.Fired(d.Topic, &out)
+		al.env.Fired(d.Topic, out)
 	}
 }
 

@@ -98,7 +98,7 @@ type Dispatcher interface {
 	// Acquire asks for a permit for one call, without blocking; nil unless it is granted.
 	Acquire(d Destination, t *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict)
 	// Start uses a permit of Acquire, or of a waiter: it makes the call on another goroutine and
-	// reports how it ended, exactly once, from any goroutine.
+	// reports how it ended, exactly once, from any goroutine. The Delivery is the caller's.
 	Start(p delivery.Permit, j *Delivery, done func(delivery.Outcome))
 	// StartBatch uses a permit for one call that attempts many timers. It reports how each attempt
 	// ended, in the order of the timers, exactly once, from any goroutine.

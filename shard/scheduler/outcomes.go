@@ -29,8 +29,9 @@ type outcomeItem struct {
 
 // add keeps an outcome for the next entry; f is the active lease that it ends, nil if there is
 // none.
-func (o *outcomes) add(out table.Outcome, f *activeLease) {
+func (o *outcomes) add(out table.Outcome, f *activeLease) (kept *table.Outcome) {
 	o.outcomes = append(o.outcomes, outcomeItem{out, f})
+	return &o.outcomes[len(o.outcomes)-1].Outcome
 }
 
 // release keeps the return of a lease whose call has not started.

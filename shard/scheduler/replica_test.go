@@ -159,7 +159,8 @@ func (r *replica) Acquire(d Destination, _ *timer.Topic, a delivery.Ask) (delive
 }
 
 func (r *replica) Start(_ delivery.Permit, d *Delivery, done func(delivery.Outcome)) {
-	r.calls = append(r.calls, &call{d, done})
+	own := *d
+	r.calls = append(r.calls, &call{&own, done})
 }
 
 func (r *replica) StartBatch(_ delivery.Permit, c *BatchCall, done func([]delivery.Outcome)) {
