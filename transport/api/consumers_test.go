@@ -175,7 +175,9 @@ func TestClaimsRefuse(t *testing.T) {
 		cases = append(cases, refused{method: "POST", target: path, body: many, status: 413, code: web.TooLarge})
 	}
 	checkRefused(t, h, cases)
-	h.do("POST", "/v1/nack", `{"receipts":["x"],"delay":"99999h"}`).problem(422, "beyond_horizon")
+	for _, delay := range []string{"99999h", "999999w"} {
+		h.do("POST", "/v1/nack", `{"receipts":["x"],"delay":"`+delay+`"}`).problem(422, "beyond_horizon").has("detail", `"the time is more than 10 years ahead; give an earlier one"`)
+	}
 	h.engine.err = timer.ErrUnknown
 	h.do("POST", "/v1/ack", `{"receipts":["x"]}`).problem(503, web.Unavailable)
 	h.engine.err = nil

@@ -179,6 +179,7 @@ func TestDeadLetters(t *testing.T) {
 		refused{method: "POST", target: purge, body: `{"all":true,"delay":"1s"}`, status: 400, code: web.UnknownField},
 		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"-1s"}`, status: 400, code: web.BadTime}, refused{method: "POST", target: redrive, body: `{"all":true,"delay":1}`, status: 400, code: web.BadTime},
 		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"999999h"}`, status: 422, code: "beyond_horizon"},
+		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"999999w"}`, status: 422, code: "beyond_horizon"},
 		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"url":"x"}}`, status: 400, code: web.BadURL}, refused{method: "POST", target: redrive, body: `{"all":true,"callback":null}`, status: 400, code: web.BadRequest},
 		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"headers":{"X-Key":"REDACTED"}}}`, status: 400, code: web.BadHeader})
 	checkRefused(t, h, cases)

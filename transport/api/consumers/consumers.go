@@ -149,7 +149,7 @@ func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
 		return r.Problem()
 	}
 	if c.DelayMs > rq.Limits.Horizon.Milliseconds() {
-		return web.Fail(422, "beyond_horizon", "delay: too long")
+		return rq.Limits.TooFar()
 	}
 	who := rq.Who
 	c.Kind, c.Sees = kind, func(topic string) bool { return who == nil || who.Sees(topic) }
@@ -182,7 +182,7 @@ func readUpdate(r *web.Reader, names []string) (c backend.LeaseUpdate) {
 			given = true
 			c.Receipts = readReceipts(r)
 		case "delay":
-			c.DelayMs, c.HasDelay = r.SpanCode("delay", web.BadTime), true
+			c.DelayMs, c.HasDelay = r.Delay(), true
 		case "reason":
 			if c.Reason = r.Text("reason"); len(c.Reason) > maxReason {
 				r.Reject(web.Bad(web.BadRequest, "reason: over 1024 bytes"))

@@ -49,7 +49,7 @@ func changeDead(rq *web.Request, kind timer.Kind) *web.Problem {
 			return p
 		}
 		if cmd.DueMs = web.AddMs(nowMs, sel.delayMs); sel.delayMs > rq.Limits.Horizon.Milliseconds() {
-			return web.Fail(422, "beyond_horizon", "delay: too long")
+			return rq.Limits.TooFar()
 		}
 	}
 	if cb := sel.callback; cb != nil {

@@ -48,7 +48,7 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 		case "all":
 			all = r.Boolean("all")
 		case "delay":
-			sel.delayMs = r.SpanCode("delay", web.BadTime)
+			sel.delayMs = r.Delay()
 		case "callback":
 			var s timer.Spec
 			var given, null web.Fields

@@ -164,7 +164,7 @@ func changeTimers(rq *web.Request, each func(timer.TopicID) bulk.Plan) *web.Prob
 	horizon := rq.Limits.Horizon.Milliseconds()
 	latest := web.AddMs(nowMs, horizon)
 	if b.move.By == bulk.MoveShift && b.move.Ms > horizon || b.move.Ms > latest {
-		return web.Failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.Limits.Horizon/(365*web.Day)))
+		return rq.Limits.TooFar()
 	}
 	topic, p := rq.FindTopic(false)
 	if p != nil {

@@ -27,7 +27,7 @@ func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Proble
 		return p
 	}
 	if due > web.AddMs(nowMs, rq.Limits.Horizon.Milliseconds()) {
-		return web.Failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.Limits.Horizon/(365*web.Day)))
+		return rq.Limits.TooFar()
 	}
 	in.spec.DueMs = due
 	if p := rq.CheckURL(in.spec.Callback.URL); p != nil {

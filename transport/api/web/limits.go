@@ -46,6 +46,11 @@ func DefaultLimits() Limits {
 	}
 }
 
+// TooFar refuses a time beyond the horizon.
+func (l *Limits) TooFar() *Problem {
+	return Failf(422, "beyond_horizon", "the time is more than %d years ahead; give an earlier one", int(l.Horizon/(365*Day)))
+}
+
 // A body of more than smallBody counts against the budget of bodies, by the buffer that holds its
 // bytes so far, until its request is answered. Smaller ones are bounded by the number of
 // connections, and cost nothing here.

@@ -96,6 +96,17 @@ func (r *Reader) Span(name string) int64 { return r.SpanCode(name, BadRequest) }
 
 // SpanCode is Span whose faults have the code.
 func (r *Reader) SpanCode(name, code string) int64 {
+	ms := r.span(name, code)
+	if ms == math.MaxInt64 {
+		r.Reject(r.OutOfRange(name + ": must be shorter than 292 years"))
+	}
+	return ms
+}
+
+// Delay reads the field delay. One that no clock reaches is math.MaxInt64, beyond any horizon.
+func (r *Reader) Delay() int64 { return r.span("delay", BadTime) }
+
+func (r *Reader) span(name, code string) int64 {
 	s := r.Text(name)
 	if r.Err() != nil {
 		r.recode(code)
@@ -105,9 +116,6 @@ func (r *Reader) SpanCode(name, code string) int64 {
 	if !ok || ms < 0 {
 		r.Reject(Badf(code, "%s: "+SpanRule, name))
 		return 0
-	}
-	if ms == math.MaxInt64 {
-		r.Reject(r.OutOfRange(name + ": too long"))
 	}
 	return ms
 }
