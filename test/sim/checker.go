@@ -120,7 +120,7 @@ type checker struct {
 
 func newChecker() *checker {
 	b := &checker{ids: map[idKey]*named{}, lives: map[timerKey]*life{}, sick: map[uint64]bool{}, replicas: newReplicas(), attempts: newAttemptChecker(),
-		features: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
+		features: newFeatureChecker(),
 		leases:   leaseChecker{timers: map[timerKey]*lease{}}, order: orderChecker{lines: map[string][]*inLine{}}}
 	b.judgeVisits()
 	return b

@@ -39,6 +39,31 @@ func (c *client) luck() chance {
 	return c.w.chance
 }
 
+// crew is the clients of a workload. They draw from a stream of their own.
+type crew struct {
+	w       *World
+	chance  chance
+	on      bool          // in this run
+	think   time.Duration // until each client's first operation, at most
+	clients []*client
+}
+
+// employ starts clients, which draw their operations so.
+func (e *crew) employ(number, of int, draw func() *operation) {
+	for i := range of {
+		c := &client{w: e.w, number: number + i, own: &e.chance, draw: draw}
+		e.clients = append(e.clients, c)
+		e.w.after(e.chance.between(0, e.think), c.act)
+	}
+}
+
+// done ends the clients.
+func (e *crew) done() {
+	for _, c := range e.clients {
+		c.done = true
+	}
+}
+
 // operation is one request about one timer.
 type operation struct {
 	client *client

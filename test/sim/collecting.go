@@ -23,18 +23,14 @@ const collectTopic timer.TopicID = 19
 //     added earlier is not behind what was added later (I21);
 //   - the attempts of an array have the same content (I6).
 type collecting struct {
-	w      *World
-	chance chance
-	on     bool
-	think  time.Duration
-	ids    int
-	most   int // payloads of an array
+	crew
+	ids  int
+	most int // payloads of an array
 
-	clients []*client
-	lines   map[string]*collectLine
-	names   []string
-	given   map[string]*collected // by payload
-	recent  []*collected          // that have a part
+	lines  map[string]*collectLine
+	names  []string
+	given  map[string]*collected // by payload
+	recent []*collected          // that have a part
 }
 
 // collected is what one or, if it has a part, several adds gave.
@@ -63,26 +59,15 @@ type calledArray struct {
 func (w *World) drawCollecting() *collecting {
 	c := newChance(w.cfg.Seed, 59)
 	return &collecting{
-		w: w, chance: c, on: c.IntN(2) == 0, think: c.between(20*time.Millisecond, 200*time.Millisecond), ids: 1 + c.IntN(4), most: 1 + c.IntN(8),
+		crew: crew{w: w, chance: c, on: c.IntN(2) == 0, think: c.between(20*time.Millisecond, 200*time.Millisecond)}, ids: 1 + c.IntN(4), most: 1 + c.IntN(8),
 		lines: map[string]*collectLine{}, given: map[string]*collected{},
 	}
 }
 
 // begin starts its clients.
 func (d *collecting) begin() {
-	if !d.on {
-		return
-	}
-	for i := range 3 {
-		c := &client{w: d.w, number: 8000 + i, own: &d.chance, draw: d.pick}
-		d.clients = append(d.clients, c)
-		d.w.after(d.chance.between(0, d.think), c.act)
-	}
-}
-
-func (d *collecting) done() {
-	for _, c := range d.clients {
-		c.done = true
+	if d.on {
+		d.employ(8000, 3, d.pick)
 	}
 }
 

@@ -57,6 +57,10 @@ type line struct {
 	running *call
 }
 
+func newFeatureChecker() featureChecker {
+	return featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}}
+}
+
 func (f *featureChecker) id(k idKey) *featureID {
 	n := f.ids[k]
 	if n == nil {

@@ -20,9 +20,7 @@ const (
 // featureClients are the clients of these topics. They draw from a stream of their own. Each topic
 // is used in half of the runs.
 type featureClients struct {
-	w      *World
-	chance chance
-
+	crew
 	topics   []timer.TopicID // the topics that this run uses
 	few      int             // call limit of rankedTopic
 	spreadMs int64
@@ -30,8 +28,7 @@ type featureClients struct {
 	bulkEach time.Duration
 
 	recent  []string // ids of briefTopic
-	clients []*client
-	parting bool // the second phase: only timers that must be punctual are added
+	parting bool     // the second phase: only timers that must be punctual are added
 }
 
 // partingFor is how long feature clients go on in the second phase.
@@ -40,7 +37,7 @@ const partingFor = 12 * time.Second
 // drawFeatureClients draws a run's feature clients.
 func (w *World) drawFeatureClients() *featureClients {
 	c := newChance(w.cfg.Seed, 4)
-	v := &featureClients{w: w, chance: c, few: 1 + c.IntN(3), spreadMs: 200 + c.Int64N(10_000), merge: timer.Merge(c.IntN(3)), bulkEach: c.between(time.Second, 8*time.Second)}
+	v := &featureClients{crew: crew{w: w, chance: c, think: time.Second}, few: 1 + c.IntN(3), spreadMs: 200 + c.Int64N(10_000), merge: timer.Merge(c.IntN(3)), bulkEach: c.between(time.Second, 8*time.Second)}
 	if c.IntN(2) == 0 {
 		v.merge = timer.MergeReject
 	}
@@ -72,11 +69,7 @@ func (v *featureClients) begin() {
 	if len(v.topics) == 0 {
 		return
 	}
-	for i := range 2 {
-		c := &client{w: v.w, number: 3000 + i, own: &v.chance, draw: v.pick}
-		v.clients = append(v.clients, c)
-		v.w.after(v.chance.between(0, time.Second), c.act)
-	}
+	v.employ(3000, 2, v.pick)
 	if v.visit(bulkTopic) {
 		v.w.after(v.chance.between(0, v.bulkEach), v.bulk)
 	}
@@ -99,12 +92,6 @@ func (v *featureClients) part() {
 		return
 	}
 	v.w.after(partingFor, v.done)
-}
-
-func (v *featureClients) done() {
-	for _, c := range v.clients {
-		c.done = true
-	}
 }
 
 // pick draws an operation.

@@ -25,7 +25,7 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 			w.checker.times.applied(1, 1, 300_000, time.Second)
 			// the shard's clock is set back, and with it the timestamps that it made
 			w.checker.times.applied(1, 2, 1000, 2*time.Second)
-			b := newMergeChecker(featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}})
+			b := newMergeChecker(newFeatureChecker())
 			key := timerKey{1, 1}
 			told := func(at, began time.Duration, code timer.Code, createdMs int64) {
 				w.now = at

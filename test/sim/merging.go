@@ -14,15 +14,10 @@ const mergingTopic timer.TopicID = 15
 // merging is the workload of that topic. It draws from a stream of its own and is on in half of the
 // runs.
 type merging struct {
-	w      *World
-	chance chance
-	on     bool
-	think  time.Duration
-	ids    int // number of ids in use
-	slow   time.Duration
-	fails  float64
-
-	clients []*client
+	crew
+	ids   int // number of ids in use
+	slow  time.Duration
+	fails float64
 }
 
 // mergeIDFor is how long an id is used.
@@ -31,26 +26,15 @@ const mergeIDFor = 5 * time.Second
 func (w *World) drawMerging() *merging {
 	c := newChance(w.cfg.Seed, 21)
 	return &merging{
-		w: w, chance: c, on: c.IntN(2) == 0, think: c.between(20*time.Millisecond, 200*time.Millisecond),
-		ids: 1 + c.IntN(4), slow: c.between(100*time.Millisecond, 1500*time.Millisecond), fails: 0.5 * c.Float64(),
+		crew: crew{w: w, chance: c, on: c.IntN(2) == 0, think: c.between(20*time.Millisecond, 200*time.Millisecond)},
+		ids:  1 + c.IntN(4), slow: c.between(100*time.Millisecond, 1500*time.Millisecond), fails: 0.5 * c.Float64(),
 	}
 }
 
 // begin starts its clients.
 func (m *merging) begin() {
-	if !m.on {
-		return
-	}
-	for i := range 3 {
-		c := &client{w: m.w, number: 4000 + i, own: &m.chance, draw: m.pick}
-		m.clients = append(m.clients, c)
-		m.w.after(m.chance.between(0, m.think), c.act)
-	}
-}
-
-func (m *merging) done() {
-	for _, c := range m.clients {
-		c.done = true
+	if m.on {
+		m.employ(4000, 3, m.pick)
 	}
 }
 

@@ -17,23 +17,19 @@ import (
 //     makes none.
 type outcomes struct {
 	featureChecker // of the ending timers
-	w              *World
-	chance         chance
-	on             bool
-	think          time.Duration
-	ending, made   timer.TopicID
+	crew
+	ending, made timer.TopicID
 
-	of      map[string]map[string]bool // outcomes by the uid of the timer that ended
-	ended   map[string]int             // ends with an outcome by the id of that timer
-	clients []*client
+	of    map[string]map[string]bool // outcomes by the uid of the timer that ended
+	ended map[string]int             // ends with an outcome by the id of that timer
 }
 
 func (w *World) drawOutcomes() *outcomes {
 	c := newChance(w.cfg.Seed, 61)
 	return &outcomes{
-		featureChecker: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
-		w:              w, chance: c, on: c.IntN(2) == 0, think: c.between(50*time.Millisecond, 500*time.Millisecond),
-		of: map[string]map[string]bool{}, ended: map[string]int{},
+		featureChecker: newFeatureChecker(),
+		crew:           crew{w: w, chance: c, on: c.IntN(2) == 0, think: c.between(50*time.Millisecond, 500*time.Millisecond)},
+		of:             map[string]map[string]bool{}, ended: map[string]int{},
 	}
 }
 
@@ -57,15 +53,7 @@ func (d *outcomes) shape(id timer.TopicID, p *timer.Policy) {
 
 func (d *outcomes) begin() {
 	if d.on {
-		c := &client{w: d.w, number: 7100, own: &d.chance, draw: d.pick}
-		d.clients = append(d.clients, c)
-		d.w.after(d.chance.between(0, d.think), c.act)
-	}
-}
-
-func (d *outcomes) done() {
-	for _, c := range d.clients {
-		c.done = true
+		d.employ(7100, 1, d.pick)
 	}
 }
 

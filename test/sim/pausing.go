@@ -14,15 +14,11 @@ import (
 // asks to resume it. At the end all are resumed, and must be called.
 type pausing struct {
 	featureChecker
-	w      *World
-	chance chance
-	think  time.Duration
-	last   []string
-	held   map[string]*heldTimer
-	names  []string // of held, in order
-	over   bool     // all are being resumed
-
-	clients []*client
+	crew
+	last  []string
+	held  map[string]*heldTimer
+	names []string // of held, in order
+	over  bool     // all are being resumed
 }
 
 // heldTimer is the checker's knowledge of one timer.
@@ -35,16 +31,12 @@ type heldTimer struct {
 func (w *World) drawPausing() *pausing {
 	c := newChance(w.cfg.Seed, 59)
 	return &pausing{
-		featureChecker: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
-		w:              w, chance: c, think: c.between(20*time.Millisecond, 300*time.Millisecond), held: map[string]*heldTimer{},
+		featureChecker: newFeatureChecker(),
+		crew:           crew{w: w, chance: c, think: c.between(20*time.Millisecond, 300*time.Millisecond)}, held: map[string]*heldTimer{},
 	}
 }
 
-func (p *pausing) begin() {
-	c := &client{w: p.w, number: 7500, own: &p.chance, draw: p.pick}
-	p.clients = append(p.clients, c)
-	p.w.after(p.chance.between(0, p.think), c.act)
-}
+func (p *pausing) begin() { p.employ(7500, 1, p.pick) }
 
 // pick draws an operation: an add, or one on one of the last timers.
 func (p *pausing) pick() *operation {
@@ -135,9 +127,7 @@ func (p *pausing) mayStart(c *call, _ *table.Table) {
 // done ends the client and resumes all timers. A pause may still be on its way: they are resumed
 // again later.
 func (p *pausing) done() {
-	for _, c := range p.clients {
-		c.done = true
-	}
+	p.crew.done()
 	p.over = true
 	for _, h := range p.held {
 		h.surely = false

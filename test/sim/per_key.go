@@ -24,15 +24,10 @@ const perKeyTopic timer.TopicID = 18
 //     however many a key has due: where keys take turns.
 type perKey struct {
 	featureChecker
-	w      *World
-	chance chance
-	on     bool
-	// between two adds: fewer than the keys' rates allow, or drain would wait for what the limits hold
-	think  time.Duration
+	crew   // it thinks long: the keys' rates allow more, or drain would wait for what the limits hold
 	policy timer.PerKey
 	starts map[string][]*call // of each key, in order
 
-	clients []*client
 	// keyless adds timers without a key. It draws from a stream of its own.
 	keyless *client
 	each    time.Duration // between two crowds of them
@@ -51,8 +46,8 @@ const (
 func (w *World) drawPerKey() *perKey {
 	c := newChance(w.cfg.Seed, 59)
 	d := &perKey{
-		featureChecker: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
-		w:              w, chance: c, on: c.IntN(2) == 0, think: c.between(100*time.Millisecond, 500*time.Millisecond), starts: map[string][]*call{},
+		featureChecker: newFeatureChecker(),
+		crew:           crew{w: w, chance: c, on: c.IntN(2) == 0, think: c.between(100*time.Millisecond, 500*time.Millisecond)}, starts: map[string][]*call{},
 	}
 	own := newChance(w.cfg.Seed, 79)
 	d.keyless = &client{w: w, number: 8001, own: &own}
@@ -82,9 +77,8 @@ func (d *perKey) begin() {
 	if !d.on {
 		return
 	}
-	c := &client{w: d.w, number: 8000, think: d.think, own: &d.chance, draw: d.pick}
-	d.clients = append(d.clients, c)
-	d.w.after(d.chance.between(0, d.think), c.act)
+	d.employ(8000, 1, d.pick)
+	d.clients[0].think = d.think
 	if !d.policy.Fair {
 		d.w.after(d.keyless.own.between(0, d.each), d.crowdKeyless)
 	}
@@ -114,9 +108,7 @@ func (d *perKey) start(c *client, prefix string, due time.Duration) {
 // done ends the client. Once the cluster is well again, timers without a key come due, and, where
 // keys take turns, a herd of one key just before them, and timers of other keys in its shard.
 func (d *perKey) done() {
-	for _, c := range d.clients {
-		c.done = true
-	}
+	d.crew.done()
 	if !d.on || len(d.clients) == 0 {
 		return
 	}

@@ -11,16 +11,13 @@ import (
 // topics. They draw from a stream of their own, so that a change here does not change the other
 // faults of a run.
 type topicWorkloads struct {
-	w      *World
-	chance chance
-	think  time.Duration
+	crew
 	few    int // call limit of fewTopic
 	paced  timer.Rate
 	pull   timer.Policy // limits and order of pullTopic
 	drains float64      // planned stops of a process, per second
 	stops  float64      // pauses of a topic, per second
 
-	clients   []*client
 	consumers []*consumer
 	ended     bool
 	recent    []recentID
@@ -33,7 +30,7 @@ const consumerLease = 1500 * time.Millisecond
 // drawWorkloads draws a run's workloads.
 func (w *World) drawWorkloads() *topicWorkloads {
 	c := newChance(w.cfg.Seed, 3)
-	g := &topicWorkloads{w: w, chance: c, think: c.between(40*time.Millisecond, 400*time.Millisecond)}
+	g := &topicWorkloads{crew: crew{w: w, chance: c, think: c.between(40*time.Millisecond, 400*time.Millisecond)}}
 	g.few = 1 + c.IntN(5)
 	g.paced = timer.Rate{PerSecond: float64(2 + c.IntN(20)), Burst: 1 + c.IntN(4)}
 	switch c.IntN(4) {
@@ -72,11 +69,7 @@ func (g *topicWorkloads) shape(id timer.TopicID, p *timer.Policy) {
 // beginWorkloads starts the clients.
 func (w *World) beginWorkloads() {
 	g := w.workloads
-	for i := range 2 {
-		c := &client{w: w, number: 1000 + i, own: &g.chance, draw: g.pick}
-		g.clients = append(g.clients, c)
-		w.after(g.chance.between(0, g.think), c.act)
-	}
+	g.employ(1000, 2, g.pick)
 	for i := range 2 {
 		c := newConsumer(g, 2000+i)
 		g.consumers = append(g.consumers, c)
@@ -90,9 +83,7 @@ func (w *World) beginWorkloads() {
 func (g *topicWorkloads) done() {
 	g.ended = true
 	g.endDrains()
-	for _, c := range g.clients {
-		c.done = true
-	}
+	g.crew.done()
 }
 
 // pick draws an operation, usually an add; some adds are cancelled.

@@ -31,7 +31,7 @@ type turnLease struct {
 }
 
 func newTurnChecker(w *World) *turnChecker {
-	return &turnChecker{featureChecker: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}}, w: w, held: map[timerKey]*turnLease{}}
+	return &turnChecker{featureChecker: newFeatureChecker(), w: w, held: map[timerKey]*turnLease{}}
 }
 
 func (b *turnChecker) asked() { b.sure = false }

@@ -18,16 +18,11 @@ var turnedTopic = sickTopic + 1
 // turning changes that topic's delivery, and runs its clients and consumers. It draws from a stream
 // of its own and is on in a quarter of the runs.
 type turning struct {
-	w      *World
-	chance chance
-	on     bool
-	pull   bool          // the first delivery
-	think  time.Duration // between two operations of a client
-	each   time.Duration // between two changes
-	ended  bool
-
-	clients []*client
-	open    []*turnRequest
+	crew
+	pull  bool          // the first delivery
+	each  time.Duration // between two changes
+	ended bool
+	open  []*turnRequest
 }
 
 // turnRequest is a requested change.
@@ -40,10 +35,9 @@ type turnRequest struct {
 
 func (w *World) drawTurning() *turning {
 	c := newChance(w.cfg.Seed, 31)
-	return &turning{
-		w: w, chance: c, on: c.IntN(4) == 0, pull: c.IntN(2) == 0,
-		think: c.between(20*time.Millisecond, 400*time.Millisecond), each: c.between(50*time.Millisecond, time.Second),
-	}
+	t := &turning{crew: crew{w: w, chance: c, on: c.IntN(4) == 0}, pull: c.IntN(2) == 0}
+	t.think, t.each = c.between(20*time.Millisecond, 400*time.Millisecond), c.between(50*time.Millisecond, time.Second)
+	return t
 }
 
 // policy is the topic's policy with one delivery or the other.
@@ -62,9 +56,7 @@ func (t *turning) begin() {
 	}
 	t.w.checker.turned.settle(t.pull)
 	for i := range 2 {
-		c := &client{w: t.w, number: 5000 + i, own: &t.chance, draw: t.pick}
-		t.clients = append(t.clients, c)
-		t.w.after(t.chance.between(0, t.think), c.act)
+		t.employ(5000+i, 1, t.pick)
 		t.w.after(t.chance.between(0, t.think), t.consume)
 	}
 	t.w.after(t.chance.between(0, t.each), t.act)
@@ -72,9 +64,7 @@ func (t *turning) begin() {
 
 func (t *turning) done() {
 	t.ended = true
-	for _, c := range t.clients {
-		c.done = true
-	}
+	t.crew.done()
 }
 
 // pick draws an add.

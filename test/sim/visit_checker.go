@@ -20,12 +20,11 @@ type visit interface {
 
 // judgeVisits makes these checkers.
 func (b *checker) judgeVisits() {
-	fresh := func() featureChecker { return featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}} }
-	b.ranked = &rankChecker{featureChecker: fresh(), lines: map[timer.ShardID][]*rankedTimer{}, reigns: map[place]time.Duration{}}
+	b.ranked = &rankChecker{featureChecker: newFeatureChecker(), lines: map[timer.ShardID][]*rankedTimer{}, reigns: map[place]time.Duration{}}
 	b.bulks = &bulkChecker{ids: map[string]*bulkID{}}
 	b.visits = map[timer.TopicID]visit{
-		rankedTopic: b.ranked, spreadTopic: &spreadChecker{fresh()}, briefTopic: &briefChecker{fresh()},
-		contentTopic: &contentChecker{ids: map[string]*contentID{}}, bulkTopic: b.bulks, mergingTopic: newMergeChecker(fresh()),
+		rankedTopic: b.ranked, spreadTopic: &spreadChecker{newFeatureChecker()}, briefTopic: &briefChecker{newFeatureChecker()},
+		contentTopic: &contentChecker{ids: map[string]*contentID{}}, bulkTopic: b.bulks, mergingTopic: newMergeChecker(newFeatureChecker()),
 	}
 }
 

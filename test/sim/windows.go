@@ -17,15 +17,10 @@ const windowTopic timer.TopicID = 16
 // shut by the clock of the process that starts it.
 type windowed struct {
 	featureChecker
-	w      *World
-	chance chance
-	on     bool
-	think  time.Duration
+	crew
 	window *timer.Window
 	hours  *recurrence.Hours
 	over   bool // the topic is about to lose its window, or has lost it
-
-	clients []*client
 }
 
 // windows are those to draw from. The epoch is at 8:00 in UTC.
@@ -41,8 +36,9 @@ var windows = [...]timer.Window{
 func (w *World) drawWindowed() *windowed {
 	c := newChance(w.cfg.Seed, 53)
 	d := &windowed{
-		featureChecker: featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}},
-		w:              w, chance: c, on: c.IntN(2) == 0, think: c.between(50*time.Millisecond, 500*time.Millisecond), window: &windows[c.IntN(len(windows))],
+		featureChecker: newFeatureChecker(),
+		crew:           crew{w: w, chance: c, on: c.IntN(2) == 0, think: c.between(50*time.Millisecond, 500*time.Millisecond)},
+		window:         &windows[c.IntN(len(windows))],
 	}
 	zone, err := recurrence.Release.Load(d.window.Zone)
 	if err == nil {
@@ -67,20 +63,16 @@ func (d *windowed) begin() {
 		p.begin()
 	}
 	if d.on {
-		c := &client{w: d.w, number: 7000, own: &d.chance, draw: d.pick}
-		d.clients = append(d.clients, c)
-		d.w.after(d.chance.between(0, d.think), c.act)
+		d.employ(7000, 1, d.pick)
 		for edge := d.w.now.Truncate(time.Minute) + time.Minute; edge < 4*time.Minute; edge += time.Minute {
-			d.w.after(edge-2*time.Second-d.w.now, func() { d.edge(c, edge) })
+			d.w.after(edge-2*time.Second-d.w.now, func() { d.edge(d.clients[0], edge) })
 		}
 	}
 }
 
 // done ends the client and takes the window away.
 func (d *windowed) done() {
-	for _, c := range d.clients {
-		c.done = true
-	}
+	d.crew.done()
 	if !d.on {
 		d.w.pausing.done()
 		return
