@@ -56,10 +56,6 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(self)
-	if err != nil {
-		return nil, err
-	}
 	cluster, seeds := "", s.cfg.Join
 	if r := s.Identity().Rejoin; r != nil {
 		cluster, seeds = r.ClusterID, slices.Concat(seeds, r.Seeds)
@@ -71,9 +67,8 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	for range min(joinTries, len(members)) {
 		m := members[s.askedToJoin%len(members)]
 		s.askedToJoin++
-		ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
-		reply, _, callErr := s.peers.CallAddr(ctx, m.Peer, methodJoin, body)
-		cancel()
+		var a joinAnswer
+		_, callErr := s.ask(ctx, m.Peer, methodJoin, self, &a)
 		if isAnswer(callErr, removedCode) && s.cfg.PeersProven {
 			return nil, ErrRemoved
 		}
@@ -84,13 +79,10 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 			err = fmt.Errorf("node %s (%s) refuses this node: %w", m.Name, m.Peer, callErr)
 			continue
 		}
-		var a joinAnswer
-		if err = json.Unmarshal(reply, &a); err == nil && cluster != "" && a.ClusterID != cluster {
-			err = fmt.Errorf("%w: node %s is of %s, this one was of %s", ring.ErrOtherCluster, m.Name, a.ClusterID, cluster)
-		}
-		if err == nil {
+		if cluster == "" || a.ClusterID == cluster {
 			return &a, nil
 		}
+		err = fmt.Errorf("%w: node %s is of %s, this one was of %s", ring.ErrOtherCluster, m.Name, a.ClusterID, cluster)
 	}
 	return nil, err
 }

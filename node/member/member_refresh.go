@@ -58,18 +58,11 @@ func (m *memberRefresh) refresh(ctx context.Context) {
 		if addr == "" || id == m.id {
 			continue
 		}
-		ctx, cancel := m.tasks.WithTimeout(ctx, askTimeout)
-		reply, from, err := m.peers.CallAddr(ctx, addr, methodMembers, nil)
-		cancel()
-		if err != nil || from.Node != id || from.Cluster != m.Identity().ClusterID {
-			continue
-		}
 		var list []ring.Node
-		if err := json.Unmarshal(reply, &list); err != nil {
-			continue
+		if from, err := m.ask(ctx, addr, methodMembers, nil, &list); err == nil && from.Node == id && from.Cluster == m.Identity().ClusterID {
+			m.refreshed.Store(&list)
+			return
 		}
-		m.refreshed.Store(&list)
-		return
 	}
 }
 

@@ -193,20 +193,11 @@ func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (know
 	if addr == "" {
 		return known, from, errNotYet
 	}
-	body, err := json.Marshal(knownQuestion{confirm})
-	if err != nil {
-		return known, from, err
-	}
-	ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	reply, from, err := s.peers.CallAddr(ctx, addr, methodKnown, body)
+	from, err = s.ask(ctx, addr, methodKnown, knownQuestion{confirm}, &known)
 	if from.Node != node || from.Cluster != s.Identity().ClusterID {
 		return known, from, errNotYet
 	}
-	if err != nil {
-		return known, from, err
-	}
-	return known, from, json.Unmarshal(reply, &known)
+	return known, from, err
 }
 
 // answerKnown answers a node with what this one knows of it.

@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -152,18 +151,13 @@ func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, 
 	if err != nil {
 		return nil, false
 	}
-	body, err := json.Marshal(self)
-	if err != nil {
-		return nil, false
-	}
 	for _, n := range r.others() {
 		addr := r.AddressOf(n.ID)
 		if addr == "" {
 			continue
 		}
-		ctx, cancel := r.tasks.WithTimeout(ctx, askTimeout)
-		reply, from, err := r.peers.CallAddr(ctx, addr, methodJoin, body)
-		cancel()
+		var a joinAnswer
+		from, err := r.ask(ctx, addr, methodJoin, self, &a)
 		if isAnswer(err, removedCode) && r.end.believed(n, from, "was removed from the cluster") {
 			return nil, true
 		}
@@ -171,8 +165,7 @@ func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, 
 			r.end.haltAsOlder(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))
 			return nil, false
 		}
-		var a joinAnswer
-		if err == nil && from.Cluster == r.Identity().ClusterID && json.Unmarshal(reply, &a) == nil && a.ClusterID == r.Identity().ClusterID && a.Meta != nil {
+		if err == nil && from.Cluster == r.Identity().ClusterID && a.ClusterID == r.Identity().ClusterID && a.Meta != nil {
 			if row == nil || a.Meta.Epoch > row.Epoch {
 				row = a.Meta
 			}

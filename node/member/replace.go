@@ -95,13 +95,9 @@ type replacement struct{ *Self }
 // askAll asks all others once. unsure: a node did not answer, and may answer later. reasons has one
 // for each node that did not confirm.
 func (r replacement) askAll(ctx context.Context) (yes, unsure bool, reasons []string) {
-	body, err := json.Marshal(replaceQuestion{r.id})
-	if err != nil {
-		return false, true, nil
-	}
 	others := r.others()
 	for _, id := range slices.Sorted(maps.Keys(others)) {
-		why, err := r.ask(ctx, id, others[id], body)
+		why, err := r.ask(ctx, id, others[id])
 		switch {
 		case err != nil:
 			unsure, why = true, err.Error()
@@ -113,19 +109,16 @@ func (r replacement) askAll(ctx context.Context) (yes, unsure bool, reasons []st
 	return false, unsure, reasons
 }
 
-func (r replacement) ask(ctx context.Context, id uint64, addr string, body []byte) (why string, err error) {
-	ctx, cancel := r.tasks.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	reply, from, err := r.peers.CallAddr(ctx, addr, methodReplace, body)
+func (r replacement) ask(ctx context.Context, id uint64, addr string) (why string, err error) {
+	var a replaceAnswer
+	from, err := r.Self.ask(ctx, addr, methodReplace, replaceQuestion{r.id}, &a)
 	if err != nil {
 		return "", err
 	}
 	if from.Node != id || from.Cluster != r.Identity().ClusterID {
 		return "", fmt.Errorf("node %010x of cluster %q answers in its place", from.Node, from.Cluster)
 	}
-	var a replaceAnswer
-	err = json.Unmarshal(reply, &a)
-	return a.Why, err
+	return a.Why, nil
 }
 
 // others are the peer addresses of the other nodes that gossip and the founding plan know. The

@@ -13,6 +13,7 @@ package member
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,6 +122,24 @@ type Self struct {
 	waiting  atomic.Pointer[string] // the event for which the node waits before it is a member
 	stopping atomic.Bool
 	damaged  atomic.Bool // its directory is, and it waits to be replaced
+}
+
+// ask has the node at an address answer a question, both as JSON; nil asks for nothing in particular.
+// from is who has answered, also where the answer is an error.
+func (s *Self) ask(ctx context.Context, addr string, method uint8, question, answer any) (from peer.Hello, err error) {
+	var body []byte
+	if question != nil {
+		if body, err = json.Marshal(question); err != nil {
+			return from, err
+		}
+	}
+	ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	reply, from, err := s.peers.CallAddr(ctx, addr, method, body)
+	if err != nil {
+		return from, err
+	}
+	return from, json.Unmarshal(reply, answer)
 }
 
 // NewSelf claims the data directory's identity, or makes one for an empty directory.
