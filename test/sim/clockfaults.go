@@ -339,9 +339,12 @@ func (w *World) skippedAhead() (n int64) {
 		return 0
 	}
 	for _, k := range w.checker.features.names {
+		if k.topic != featureTopic {
+			continue
+		}
 		known := w.checker.features.ids[k]
 		first := known.first
-		if k.topic != featureTopic || first == nil || first.every == 0 {
+		if first == nil || first.every == 0 {
 			continue
 		}
 		id := w.holder(k.topic, k.id)

@@ -29,6 +29,7 @@ func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 		step := by[int(seed)%len(by)]
 		r := run(t, Config{Seed: seed, Safety: 75 * time.Second, Change: func(p *Plan) {
 			representative(p)
+			p.segmentBytes, p.genBytes, p.snapshotBytes = 64<<10, 256<<10, 1<<20 // small ones are no matter of clocks, and half the work
 			p.nodes = 1 + 2*int(seed%2)
 			p.replicas, p.receiverFails, p.sickThink = p.nodes, 0.4, 100*time.Millisecond
 			p.ordeals, p.safety = ordeals{}, 75*time.Second
