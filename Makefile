@@ -109,10 +109,8 @@ raced: ## the tests of what has goroutines, under the race detector
 
 models: ## what one goroutine does: 500 simulated runs, shard, ring and wal at full length, and packages without goroutines
 	$(GOTEST) -vet off -run '^TestSeeds$$' ./test/sim -sim.seeds=500
-	$(GOTEST) -vet off -skip '^TestSeeds$$' ./test/sim $(MODELS)
-	$(GOTEST) -vet off $(PLAIN)
-	$(GOTEST) -vet off -run '$(ALONE)' ./node
-	$(GOTEST) -vet off -run '^TestCost' ./transport/api # the race detector would be measured, too
+	$(GOTEST) -vet off -skip '^TestSeeds$$' ./test/sim $(MODELS) $(PLAIN)
+	$(GOTEST) -vet off -run '$(ALONE)|^TestCost' ./node ./transport/api # the race detector would be measured, too
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE)
