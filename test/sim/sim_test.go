@@ -215,12 +215,3 @@ func same(t *testing.T, r Report) {
 		t.Errorf("seed %d gave %d events, hash %016x, then %d events, hash %016x", r.Seed, r.Events, r.Hash, again.Events, again.Hash)
 	}
 }
-
-func TestTheSameSeedGivesTheSameRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long: make ci runs it")
-	}
-	for seed := uint64(1); seed <= 3; seed++ {
-		same(t, run(t, Config{Seed: seed}))
-	}
-}
