@@ -68,7 +68,7 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 		m := members[s.askedToJoin%len(members)]
 		s.askedToJoin++
 		var a joinAnswer
-		_, callErr := s.ask(ctx, m.Peer, methodJoin, self, &a)
+		_, callErr := ask(ctx, s, m.Peer, methodJoin, self, &a)
 		if isAnswer(callErr, removedCode) && s.cfg.PeersProven {
 			return nil, ErrRemoved
 		}

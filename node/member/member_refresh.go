@@ -59,7 +59,7 @@ func (m *memberRefresh) refresh(ctx context.Context) {
 			continue
 		}
 		var list []ring.Node
-		if from, err := m.ask(ctx, addr, methodMembers, nil, &list); err == nil && from.Node == id && from.Cluster == m.Identity().ClusterID {
+		if from, err := ask(ctx, m.Self, addr, methodMembers, nil, &list); err == nil && from.Node == id && from.Cluster == m.Identity().ClusterID {
 			m.refreshed.Store(&list)
 			return
 		}

@@ -193,7 +193,7 @@ func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (know
 	if addr == "" {
 		return known, from, errNotYet
 	}
-	from, err = s.ask(ctx, addr, methodKnown, knownQuestion{confirm}, &known)
+	from, err = ask(ctx, s.Self, addr, methodKnown, knownQuestion{confirm}, &known)
 	if from.Node != node || from.Cluster != s.Identity().ClusterID {
 		return known, from, errNotYet
 	}

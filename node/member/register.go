@@ -157,7 +157,7 @@ func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, 
 			continue
 		}
 		var a joinAnswer
-		from, err := r.ask(ctx, addr, methodJoin, self, &a)
+		from, err := ask(ctx, r.Self, addr, methodJoin, self, &a)
 		if isAnswer(err, removedCode) && r.end.believed(n, from, "was removed from the cluster") {
 			return nil, true
 		}

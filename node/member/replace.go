@@ -111,7 +111,7 @@ func (r replacement) askAll(ctx context.Context) (yes, unsure bool, reasons []st
 
 func (r replacement) ask(ctx context.Context, id uint64, addr string) (why string, err error) {
 	var a replaceAnswer
-	from, err := r.Self.ask(ctx, addr, methodReplace, replaceQuestion{r.id}, &a)
+	from, err := ask(ctx, r.Self, addr, methodReplace, replaceQuestion{r.id}, &a)
 	if err != nil {
 		return "", err
 	}

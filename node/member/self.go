@@ -126,7 +126,7 @@ type Self struct {
 
 // ask has the node at an address answer a question, both as JSON; nil asks for nothing in particular.
 // from is who has answered, also where the answer is an error.
-func (s *Self) ask(ctx context.Context, addr string, method uint8, question, answer any) (from peer.Hello, err error) {
+func ask(ctx context.Context, s *Self, addr string, method uint8, question, answer any) (from peer.Hello, err error) {
 	var body []byte
 	if question != nil {
 		if body, err = json.Marshal(question); err != nil {
