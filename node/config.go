@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"carillon/internal/audit"
 	"carillon/internal/feature"
 	"carillon/node/limits"
 )
@@ -182,11 +181,6 @@ func (c Config) validate() error {
 	errs.when(c.Workers < 0 || c.Workers > 256, "workers: %d is out of 0–256", c.Workers)
 	if info, err := os.Stat(c.DataDir); err == nil && info.Mode().Perm()&0o002 != 0 {
 		errs = append(errs, fmt.Errorf("data: anybody on this machine may put files into %s: chmod o-w %s", c.DataDir, c.DataDir))
-	}
-	if c.AuditLog != "" && c.AuditLog != noAudit {
-		if err := audit.Check(c.AuditLog); err != nil {
-			errs = append(errs, fmt.Errorf("audit-log: %w", err))
-		}
 	}
 	errs = append(errs, c.validateAddresses()...)
 	errs = append(errs, c.validateCluster()...)

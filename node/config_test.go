@@ -50,9 +50,6 @@ func TestConfigFaults(t *testing.T) {
 		{"lists with spaces", func(c *Config) {
 			c.Join, c.HTTPHosts, c.CORSOrigins = []string{"n1:7702", " n2:7702"}, []string{"a ", " b"}, []string{" https://a"}
 		}, nil},
-		{"audit log in no directory", func(c *Config) { c.AuditLog = "/nowhere/audit.log" }, []string{"audit-log: "}},
-		{"audit log is a directory", func(c *Config) { c.AuditLog = t.TempDir() }, []string{"audit-log: "}},
-		{"audit log", func(c *Config) { c.AuditLog = filepath.Join(t.TempDir(), "audit.log") }, nil},
 		{"found alone, join none", func(c *Config) { c.BootstrapExpect = 3 }, []string{"bootstrap-expect: "}},
 		{"found together", func(c *Config) { c.BootstrapExpect, c.Join = 3, []string{"n1:7702", "n2:7702", "n3:7702"} }, nil},
 		{"bounds", func(c *Config) { c.BootstrapExpect, c.Replicas, c.Join = 100, 8, []string{"n1:1"} }, []string{"bootstrap-expect: ", "replicas: "}},

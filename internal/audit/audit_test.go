@@ -120,6 +120,10 @@ func TestAFailingDiskCostsEntriesOnly(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil { // a directory in place of the file
 		t.Fatal(err)
 	}
+	run(l, func() {})
+	if !strings.Contains(log.String(), "cannot be written") {
+		t.Error("the start does not say so")
+	}
 	run(l, func() {
 		for range 5 {
 			l.Record(Entry{Who: "lost"})

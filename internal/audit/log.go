@@ -137,6 +137,9 @@ func (l *Log) Run(ctx context.Context) {
 
 func (l *Log) write(ctx context.Context) {
 	defer l.file.close()
+	if err := l.file.begin(); err != nil { // people learn of a wrong path before a change is lost
+		l.failed(err, 0)
+	}
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	var spare []byte

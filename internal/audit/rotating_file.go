@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"syscall"
 )
 
 // file is the current file and its predecessors: PATH.1 is the newest of them.
@@ -51,20 +49,6 @@ func (f *file) follow() {
 	case err == nil, os.IsNotExist(err):
 		f.close()
 	}
-}
-
-// Check returns why a file cannot be an audit log. A disk that is full or fails is no reason.
-func Check(path string) error {
-	open, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
-	if err == nil {
-		return open.Close()
-	}
-	for _, wrong := range []error{syscall.ENOENT, syscall.ENOTDIR, syscall.EISDIR, syscall.EACCES, syscall.EPERM} {
-		if errors.Is(err, wrong) {
-			return err
-		}
-	}
-	return nil
 }
 
 // begin opens the file to append. It ends a line that a crash has cut off, so that the next line
