@@ -81,6 +81,10 @@ const (
 	candidacyEvery   = tickInterval
 	// candidacyFor is how long a voter stands again and again. Then the usual timeouts apply.
 	candidacyFor = time.Second
+	// splitAfter is how often a voter stands while its votes are on their way. Then nobody has won:
+	// voters whose time-outs ended at one moment vote for themselves. The next voter of the
+	// assignment begins later than this.
+	splitAfter = 3
 )
 
 // election is what a replica knows of its group's elections.
@@ -90,8 +94,9 @@ type election struct {
 	last       uint64        // the replica that led last
 
 	// A voter campaigns early if the leader seems to be gone.
-	at    time.Duration // next time that it campaigns; 0: it does not
-	until time.Duration
+	at     time.Duration // next time that it campaigns; 0: it does not
+	until  time.Duration
+	voting int // how often it stood while its votes were on their way
 }
 
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
@@ -111,7 +116,7 @@ func (e *election) leaderSeemsGone(r *replica, node uint64) {
 	rank := slices.IndexFunc(rest, func(m Member) bool { return m.Replica == r.id })
 	if rank >= 0 {
 		e.at = r.w.now.Mono + candidacyDelay + time.Duration(rank)*candidacyStagger
-		e.until = e.at + candidacyFor
+		e.until, e.voting = e.at+candidacyFor, 0
 	}
 }
 
@@ -141,7 +146,10 @@ func (e *election) stand(r *replica) {
 	if status.Lead != raft.None {
 		return
 	}
-	if status.RaftState != raft.StateCandidate { // its votes are on their way
+	if status.RaftState == raft.StateCandidate {
+		e.voting++
+	}
+	if status.RaftState != raft.StateCandidate || e.voting == splitAfter {
 		_ = r.raft.Campaign()
 		r.w.touch(r)
 	}
