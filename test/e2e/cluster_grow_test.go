@@ -85,7 +85,11 @@ func (c *cluster) awaitSettledWithin(t testing.TB, members []*member, replicas i
 		if since.IsZero() || v.placed() != still.placed() {
 			still, since = v, time.Now()
 		}
-		return time.Since(since) >= stillFor
+		if time.Since(since) < stillFor {
+			return false
+		}
+		still = v // what was on its way at the first of these looks has arrived
+		return true
 	}) {
 		t.Fatalf("%d nodes do not hold all, evenly, within %v: %s", len(members), limit, why)
 	}
