@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -260,18 +259,12 @@ type request interface {
 // mailbox is a worker's queue, with many producers and one consumer that takes all events at once.
 // Client operations beyond bound are refused. Internal events are never refused, because a
 // completion must not be lost; the running calls and the frames in flight bound their number.
-//
-// While the worker waits for the disk, posted events do not wake it: ends of calls and permits
-// would each cost a turn in which nothing can be proposed.
 type mailbox struct {
-	mu      sync.Mutex
-	events  []event
-	closed  bool
-	patient bool          // posted events wait for others
-	urgent  bool          // there are others
-	woken   bool          // a wake was sent for events that are here
-	wake    chan struct{} // capacity 1
-	bound   int
+	mu     sync.Mutex
+	events []event
+	closed bool
+	wake   chan struct{} // capacity 1
+	bound  int
 }
 
 func newMailbox(bound int) *mailbox {
@@ -282,10 +275,9 @@ func newMailbox(bound int) *mailbox {
 func (m *mailbox) offer(e event) error { return m.put(e, m.bound) }
 
 // post queues an internal event, or drops it if the mailbox is closed.
-func (m *mailbox) post(e event) { _ = m.put(e, math.MaxInt) }
+func (m *mailbox) post(e event) { _ = m.put(e, int(^uint(0)>>1)) }
 
 func (m *mailbox) put(e event, bound int) error {
-	_, canWait := e.(posted)
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -297,36 +289,14 @@ func (m *mailbox) put(e event, bound int) error {
 		return timer.ErrOverloaded
 	}
 	m.events = append(m.events, e)
-	m.urgent = m.urgent || !canWait
-	wakes := !m.woken && (!canWait || !m.patient)
-	m.woken = m.woken || wakes
 	m.mu.Unlock()
-	if wakes {
-		m.send()
+	if n == 0 {
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
 	}
 	return nil
-}
-
-func (m *mailbox) send() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
-// rest is called before the consumer sleeps. If there is something to do, it is woken at once.
-func (m *mailbox) rest(patient bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.patient = patient
-	if m.woken = m.urgent || !patient && len(m.events) > 0; m.woken {
-		m.send()
-		return
-	}
-	select {
-	case <-m.wake: // sent for events that are taken
-	default:
-	}
 }
 
 // waiting returns the number of queued events.
@@ -340,7 +310,7 @@ func (m *mailbox) waiting() int {
 func (m *mailbox) take(empty []event) []event {
 	m.mu.Lock()
 	full := m.events
-	m.events, m.urgent, m.woken = empty[:0], false, false
+	m.events = empty[:0]
 	m.mu.Unlock()
 	return full
 }

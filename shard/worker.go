@@ -133,7 +133,6 @@ func (w *worker) run(ctx context.Context) {
 				return
 			}
 		}
-		w.box.rest(w.fullPipe())
 		timer.Reset(w.untilWake())
 	}
 }
@@ -308,16 +307,11 @@ func (w *worker) stall(r *replica) {
 // mayPropose reports whether groups may propose. They may not while enough is on its way to disk,
 // or while the disk is full.
 func (w *worker) mayPropose() bool {
-	return !w.fullPipe() && w.budget.proposed < maxTurnBytes && !w.stream.Full()
-}
-
-// fullPipe reports that nothing can be proposed until a frame is on disk.
-func (w *worker) fullPipe() bool {
 	frames := maxFrames
 	if w.alone {
 		frames = maxFramesAlone
 	}
-	return len(w.out.inflight) >= frames
+	return len(w.out.inflight) < frames && w.budget.proposed < maxTurnBytes && !w.stream.Full()
 }
 
 // tick advances raft's ticks by the time that has passed, and does the worker's periodic work.
