@@ -341,7 +341,7 @@ func TestHerd(t *testing.T) {
 }
 
 // A node that waits for the others of its cluster says so to each request.
-func TestNodeInNoClusterSaysWhatItWaitsFor(t *testing.T) {
+func TestRequestsToANodeInNoCluster(t *testing.T) {
 	t.Parallel()
 	r := startUnready(t, t.TempDir(), func(c *Config) {
 		c.Peer, c.Gossip, c.BootstrapExpect, c.Join = "127.0.0.1:0", "127.0.0.1:0", 3, []string{"127.0.0.1:1"}

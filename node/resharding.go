@@ -28,7 +28,7 @@ func (c *core) growth() *backend.ReshardingView {
 		v.WaitsFor = backend.WaitsForMove
 	case slices.ContainsFunc(c.host.LowDisks(), func(low timer.LowDiskError) bool { return row.Names(low.Node) }):
 		v.WaitsFor = backend.WaitsForDisk
-	case slices.ContainsFunc(c.host.TightNodes(), row.Names):
+	case c.host.MemoryTight() && row.Names(c.member.ID()), slices.ContainsFunc(c.member.Tight(), row.Names):
 		v.WaitsFor = backend.WaitsForMemory
 	}
 	return v

@@ -219,8 +219,8 @@ func grows(c *timer.Command) bool {
 	return false
 }
 
-// Disks reports what other nodes lack. Its methods must be quick.
-type Disks interface {
+// Shortages reports what other nodes lack. Its methods must be quick.
+type Shortages interface {
 	// LowDisks returns the other nodes that report a low disk.
 	LowDisks() []timer.LowDiskError
 	// Tight returns the other nodes that report that their memory is tight.
@@ -230,17 +230,9 @@ type Disks interface {
 // near reports whether so much memory is near the limit.
 func (c *Config) near(n int64) bool { return n > c.MemoryLimit-c.MemoryLimit/memoryShareDivisor }
 
-// TightNodes returns the nodes that have no memory for more shards, this node first: what adds may
-// fill is almost used.
-func (h *Host) TightNodes() (nodes []uint64) {
-	if h.cfg.near(h.needed()) {
-		nodes = append(nodes, h.cfg.Node)
-	}
-	if h.cfg.Disks != nil {
-		nodes = append(nodes, h.cfg.Disks.Tight()...)
-	}
-	return nodes
-}
+// MemoryTight reports whether this node has no memory for more shards: what adds may fill is almost
+// used.
+func (h *Host) MemoryTight() bool { return h.cfg.near(h.needed()) }
 
 // Disk returns the state of the log's disk. It may be called from any goroutine.
 func (h *Host) Disk() wal.Disk { return h.stream.Disk() }
@@ -250,8 +242,8 @@ func (h *Host) LowDisks() (low []timer.LowDiskError) {
 	if d := h.Disk(); d.Low {
 		low = append(low, timer.LowDiskError{Node: h.cfg.Node, Name: h.cfg.Name, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit})
 	}
-	if h.cfg.Disks != nil {
-		low = append(low, h.cfg.Disks.LowDisks()...)
+	if h.cfg.Shortages != nil {
+		low = append(low, h.cfg.Shortages.LowDisks()...)
 	}
 	return low
 }

@@ -181,8 +181,15 @@ func (c childRow) handle(w *worker) {
 // for memory of their nodes, because the new shard takes some for good.
 func (d *division) divides() bool {
 	s, c := d.s, &d.child
-	return s.g.serving && s.g.public.lowDisk.Load() == nil && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group) &&
-		!slices.ContainsFunc(s.g.w.host.TightNodes(), func(node uint64) bool { return s.g.membership.hasVoter(s.g, node) })
+	return s.g.serving && s.g.public.lowDisk.Load() == nil && c.Group != 0 && !c.Settled && !s.table.Leaving() && s.table.DividedOf() < int(c.Group) && !d.lacksMemory()
+}
+
+// lacksMemory reports whether the node of a voter, this one or another, has no memory for more
+// shards.
+func (d *division) lacksMemory() bool {
+	g, h := d.s.g, d.s.g.w.host
+	return h.MemoryTight() || h.cfg.Shortages != nil &&
+		slices.ContainsFunc(h.cfg.Shortages.Tight(), func(node uint64) bool { return g.membership.hasVoter(g, node) })
 }
 
 // tick makes the child's replica, or goes on where a node has memory again.

@@ -597,8 +597,8 @@ func TestNoDivisionWithoutMemory(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		newDividing(t, func(d *dividing) {
 			d.host.cfg.MemoryLimit = 1 << 30
-			disks, use := &fakeDisks{}, int64(100<<20)
-			d.host.cfg.Disks, d.host.cfg.MemoryUse = disks, func() int64 { return use }
+			disks, use := &fakeShortages{}, int64(100<<20)
+			d.host.cfg.Shortages, d.host.cfg.MemoryUse = disks, func() int64 { return use }
 			lacks := func(lacks bool) {
 				disks.tight, use = []uint64{99}, 100<<20
 				switch {

@@ -60,7 +60,7 @@ type Config struct {
 	Peers       Peers            // default: none
 	Placement   Placement        // default: assignments never change
 	Shares      scheduler.Shares // default: all of every limit is this node's
-	Disks       Disks            // default: only this node's is known
+	Shortages   Shortages        // default: only this node's are known
 	Machine     Machine          // of the meta group
 	Level       feature.Level    // highest that this node may use; default LevelOfBuild
 	// Applied is called with each entry that a group has applied and the hash of the resulting
@@ -455,50 +455,6 @@ func (c *call) handle(w *worker) {
 }
 
 func (c *call) refuse(error) { c.wait.done() } // its function is not run
-
-// lateCall is a call that sees what is due.
-type lateCall struct {
-	*call
-	dueMs int64         // times are rounded up: what is due by then was asked to be due before the call
-	came  time.Duration // on clocks.Moment.Mono
-	again bool          // it was run once
-}
-
-// Waits of a late call, at most.
-const (
-	instantWait = time.Millisecond       // for what is due by its dueMs
-	passedWait  = 100 * time.Millisecond // for shards that had no time to look at what is due: two ticks
-)
-
-// runAfterWork runs the calls that wait for this turn's work. If due timers of a shard were passed
-// over, because the turn's time was over, they wait for the next one, in which that shard is first.
-// Cost: O(shards) once, and what each call does, twice at most for a call.
-func (w *worker) runAfterWork() {
-	if len(w.afterWork) == 0 {
-		return
-	}
-	passed, instant := false, int64(math.MaxInt64)
-	for _, s := range w.shards {
-		passed = passed || s.scheduler.PassedOver()
-		instant = min(instant, s.scheduler.NextInstant())
-	}
-	kept := w.afterWork[:0]
-	for _, c := range w.afterWork {
-		waited := w.now.Mono - c.came
-		awaits := waited < instantWait && instant <= c.dueMs
-		switch {
-		case passed && waited < passedWait, c.again && awaits:
-		case c.late(w, !awaits):
-			c.wait.done()
-			continue
-		default:
-			c.again = true
-		}
-		kept = append(kept, c)
-	}
-	clear(w.afterWork[len(kept):])
-	w.afterWork = kept
-}
 
 // onWorkers runs fn on every worker, possibly at once, and waits for all. A stopped worker is
 // skipped.

@@ -16,21 +16,21 @@ import (
 	"carillon/wal"
 )
 
-// fakeDisks reports to a harness what other nodes lack.
-type fakeDisks struct {
+// fakeShortages reports to a harness what other nodes lack.
+type fakeShortages struct {
 	low   []timer.LowDiskError
 	tight []uint64
 }
 
-func (d *fakeDisks) LowDisks() []timer.LowDiskError { return d.low }
-func (d *fakeDisks) Tight() []uint64                { return d.tight }
+func (s *fakeShortages) LowDisks() []timer.LowDiskError { return s.low }
+func (s *fakeShortages) Tight() []uint64                { return s.tight }
 
 // TestLowDiskOfAVoter: a leader refuses adds to shards with a voter on a low disk. The error names
 // the node and its free space. Everything else continues. The disk of a node without a replica does
 // not matter.
 func TestLowDiskOfAVoter(t *testing.T) {
-	disks := &fakeDisks{}
-	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Disks = disks })
+	disks := &fakeShortages{}
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Shortages = disks })
 	c.leads()
 	r.add("goes", time.Hour)
 	add := func() error {

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -184,4 +185,48 @@ func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([
 	}})
 	scheduler.SortCandidates(out)
 	return out[:min(len(out), most)], nil
+}
+
+// lateCall is a call that sees what is due.
+type lateCall struct {
+	*call
+	dueMs int64         // times are rounded up: what is due by then was asked to be due before the call
+	came  time.Duration // on clocks.Moment.Mono
+	again bool          // it was run once
+}
+
+// Waits of a late call, at most.
+const (
+	instantWait = time.Millisecond       // for what is due by its dueMs
+	passedWait  = 100 * time.Millisecond // for shards that had no time to look at what is due: two ticks
+)
+
+// runAfterWork runs the calls that wait for this turn's work. If due timers of a shard were passed
+// over, because the turn's time was over, they wait for the next one, in which that shard is first.
+// Cost: O(shards) once, and what each call does, twice at most for a call.
+func (w *worker) runAfterWork() {
+	if len(w.afterWork) == 0 {
+		return
+	}
+	passed, instant := false, int64(math.MaxInt64)
+	for _, s := range w.shards {
+		passed = passed || s.scheduler.PassedOver()
+		instant = min(instant, s.scheduler.NextInstant())
+	}
+	kept := w.afterWork[:0]
+	for _, c := range w.afterWork {
+		waited := w.now.Mono - c.came
+		awaits := waited < instantWait && instant <= c.dueMs
+		switch {
+		case passed && waited < passedWait, c.again && awaits:
+		case c.late(w, !awaits):
+			c.wait.done()
+			continue
+		default:
+			c.again = true
+		}
+		kept = append(kept, c)
+	}
+	clear(w.afterWork[len(kept):])
+	w.afterWork = kept
 }

@@ -31,8 +31,8 @@ type reads struct {
 	ready []*read     // confirmed; wait for the state machine
 	long  []*read     // like ready, but served in slices, in rotation
 	last  uint64      // number of the last question; never used again by this process
-	// confirmed is the highest number that each voter has confirmed in this term. Invariant: an answer
-	// to one question is also one to those before it, which arrived earlier.
+	// confirmed is the highest number that each voter has confirmed in this term. Invariant: an
+	// answer to one question is also one to those before it, which arrived earlier.
 	confirmed map[uint64]uint64
 	askedAt   time.Duration // the last time that the voters were asked
 }

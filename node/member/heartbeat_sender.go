@@ -44,7 +44,7 @@ func (h *heartbeatSender) send() {
 	beat := heartbeat{WallMs: clock.RawMs, Starts: h.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: h.seen.leads(),
 		Clock: heartbeatClock{AheadMs: clock.AheadMs, Steps: clock.Steps, Steady: clock.Steady, Sure: clock.Trust == clocks.Sure}}
 	beat.Limits = h.reportLimits(beat.believedMs())
-	beat.LowDisk, beat.Tight = h.ownLowDisk(), slices.Contains(h.host.TightNodes(), h.id)
+	beat.LowDisk, beat.Tight = h.ownLowDisk(), h.host.MemoryTight()
 	h.logLowDisks(&beat.LowDisk)
 	_, synced := h.host.LogEnd()
 	frame, logEnd, wrongReplicas := beat.encode(), encodeLogEnd(beat.Starts, synced), encodeWrong(h.host.Wrong())

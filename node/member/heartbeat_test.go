@@ -56,6 +56,7 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 			Received: []ring.ReportRef{{Node: 3, Seq: 9}, {Node: 1 << 39, Seq: 1 << 40}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}}},
 		{WallMs: 5999, Clock: heartbeatClock{Known: true}, Cordoned: true, Limits: ring.AllocationReport{WallMs: 5999, Seq: 1, Unsure: true, Parts: []ring.Part{{Topic: 5, Leases: 2, Keys: 1000}}}},
 		{WallMs: 6000, Clock: heartbeatClock{Known: true}, Limits: ring.AllocationReport{WallMs: 6000, Seq: 2, Unlisted: true}},
+		{WallMs: 6000, Clock: heartbeatClock{Known: true}, Tight: true, Limits: ring.AllocationReport{WallMs: 6000, Seq: 2, Unsure: true}},
 		{WallMs: 6001, Clock: heartbeatClock{Known: true}, Limits: ring.AllocationReport{WallMs: 6001, Seq: 3, Unlisted: true, Unheard: []uint64{4, 1 << 39}, Parts: []ring.Part{{Topic: 5, Leases: 2}}}},
 	} {
 		frame := b.encode()

@@ -59,6 +59,22 @@ func TestLowDisksAreThoseOfNodesThatAreHeard(t *testing.T) {
 	}
 }
 
+// TestTightMemoryIsThatOfNodesThatAreHeard: as with low disks.
+func TestTightMemoryIsThatOfNodesThatAreHeard(t *testing.T) {
+	l := newLiveness(0)
+	l.receive(time.Second, 3, &heartbeat{Starts: 1, Tight: true})
+	l.receive(time.Second, 2, &heartbeat{Starts: 1, Tight: true})
+	l.receive(time.Second, 4, &heartbeat{Starts: 1})
+	l.receive(0, 5, &heartbeat{Starts: 1, Tight: true})
+	if got := l.tight(2 * time.Second); !reflect.DeepEqual(got, []uint64{2, 3}) {
+		t.Errorf("tight are %v", got)
+	}
+	l.receive(2*time.Second, 2, &heartbeat{Starts: 1})
+	if got := l.tight(2 * time.Second); !reflect.DeepEqual(got, []uint64{3}) {
+		t.Errorf("later tight are %v", got)
+	}
+}
+
 // roomyHost is a host of which the disk alone is of interest.
 type roomyHost struct {
 	Host

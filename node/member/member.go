@@ -45,7 +45,7 @@ type Host interface {
 	Applied(id timer.ShardID) uint64
 	LogEnd() (opened, synced uint64)
 	Disk() wal.Disk
-	TightNodes() []uint64
+	MemoryTight() bool
 }
 
 // local is this node as each part of a Member sees it: its start and identity, its shards, and its

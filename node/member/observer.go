@@ -211,9 +211,9 @@ func (o *observer) ClockRight(right func(node uint64) bool) bool {
 	return 2*heard > len(members)
 }
 
-// LowDisks implements shard.Disks: the other nodes' reports of their disks. A node that is down
+// LowDisks implements shard.Shortages: the other nodes' reports of their disks. A node that is down
 // counts for nothing: it writes nothing, and may come back with room.
 func (o *observer) LowDisks() []timer.LowDiskError { return o.liveness.lowDisks(o.clock.Mono()) }
 
-// Tight implements shard.Disks, as LowDisks does.
+// Tight implements shard.Shortages, as LowDisks does.
 func (o *observer) Tight() []uint64 { return o.liveness.tight(o.clock.Mono()) }

@@ -124,8 +124,8 @@ type Self struct {
 	damaged  atomic.Bool // its directory is, and it waits to be replaced
 }
 
-// ask has the node at an address answer a question, both as JSON; nil asks for nothing in particular.
-// from is who has answered, also where the answer is an error.
+// ask has the node at an address answer a question, both as JSON; a question may be nil. from is who
+// has answered, also where the answer is an error.
 func ask(ctx context.Context, s *Self, addr string, method uint8, question, answer any) (from peer.Hello, err error) {
 	var body []byte
 	if question != nil {

@@ -251,7 +251,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 		RetainBytes: w.swarm.retainBytes, SnapshotLogBytes: w.swarm.snapshotBytes,
 	}
 	if n.member != nil {
-		cfg.Placement, cfg.Shares, cfg.Disks, cfg.Vet = placement{n.member, n}, n.member.Limits, n.member, n.member.Vet
+		cfg.Placement, cfg.Shares, cfg.Shortages, cfg.Vet = placement{n.member, n}, n.member.Limits, n.member, n.member.Vet
 	}
 	if n.tasks != nil {
 		t := n.tasks

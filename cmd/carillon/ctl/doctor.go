@@ -66,9 +66,10 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if cluster.Scopes == nil || slices.Contains(cluster.Scopes, "cluster") {
 		f.receivers(ctl)
 	}
+	there := present(cluster)
 	for i := range cluster.Nodes {
 		if n := &cluster.Nodes[i]; n.State != client.NodeDown && n.State != client.NodeLeft {
-			f.node(ctl, n, present(cluster))
+			f.node(ctl, n, there)
 		}
 	}
 	if err := f.print(ctl, term.Out); err != nil {

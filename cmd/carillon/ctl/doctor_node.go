@@ -29,7 +29,7 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 	}
 	if _, err := ctl.at(n, "/readyz"); err != nil {
 		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %v", err)
-		f.unheard(ctl, n, there)
+		f.cutLinks(ctl, n, there)
 		if body, err := ctl.at(n, "/metrics"); err == nil {
 			f.locked(readMetrics(body))
 		}
@@ -72,8 +72,8 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 	}
 }
 
-// unheard names nodes that a node does not hear, though they are there.
-func (f *findings) unheard(ctl *Command, n *client.Node, there map[string]bool) {
+// cutLinks names nodes that a node does not hear, though they are there.
+func (f *findings) cutLinks(ctl *Command, n *client.Node, there map[string]bool) {
 	var seen client.Cluster
 	body, err := ctl.at(n, client.Path("cluster"))
 	if err != nil || readAnswer(body, &seen) != nil {
