@@ -140,11 +140,12 @@ func (t *Table) divide(of uint32, half []byte) timer.Result {
 		}
 		l.slots[i] = binary.LittleEndian.Uint64(half[8*i:])
 	}
-	for h := timer.Handle(0); int(h>>6) < len(l.slots); h++ {
+	l.slots[len(l.slots)-1] &= 1<<(l.high&63+1) - 1 // no slot is above high
+	for h := timer.Handle(0); h <= l.high; h++ {
 		if !l.has(h) {
 			continue
 		}
-		if h == 0 || h > t.slots.High || t.slots.At(h).State() == 0 {
+		if h == 0 || t.slots.At(h).State() == 0 {
 			l.slots[h>>6] &^= 1 << (h & 63)
 			continue
 		}

@@ -274,9 +274,9 @@ func dump(t *Table) string {
 		}
 		v := t.content.View(s.Ref)
 		m := *t.Copy(h)
-		repeat, trace, done, dead, answer := m.Repeat, m.Trace, m.OnDone, m.OnDead, m.LastAnswer
-		m.Repeat, m.Trace, m.OnDone, m.OnDead, m.LastAnswer = nil, nil, nil, nil, nil // otherwise their addresses would be printed
-		fmt.Fprintf(&b, "%d %+v %+v %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, done, dead, s.When(), s.Rev, v.Content, v.Flags, s.Marks(), placeOf(t, h))
+		repeat, trace, done, dead, collect, answer := m.Repeat, m.Trace, m.OnDone, m.OnDead, m.Collect, m.LastAnswer
+		m.Repeat, m.Trace, m.OnDone, m.OnDead, m.Collect, m.LastAnswer = nil, nil, nil, nil, nil, nil // otherwise their addresses would be printed
+		fmt.Fprintf(&b, "%d %+v %+v %+v %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, done, dead, collect, s.When(), s.Rev, v.Content, v.Flags, s.Marks(), placeOf(t, h))
 		fmt.Fprint(&b, " ", v.FirstMs, v.Occurrence)
 		if a, ok := t.arrays[h]; ok {
 			payloads, names := t.content.Texts(&a)
