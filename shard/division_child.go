@@ -151,7 +151,7 @@ func (b *born) handle(w *worker) {
 	r.written.dirty = true
 	w.append(appended{group: r, mark: true, installed: true, sync: true})
 	if b.first || r.soleVoter() {
-		r.election.at, r.election.until = max(1, w.now.Mono), w.now.Mono+birthTimeout
+		r.election.begin(w.now.Mono, birthTimeout)
 		r.election.stand(r)
 	}
 	w.touchNext(r)

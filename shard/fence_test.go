@@ -227,6 +227,22 @@ func TestHintElects(t *testing.T) {
 	}
 }
 
+// TestHintElectsSoon: a voter asks again soon, where the other one got the hint later.
+func TestHintElectsSoon(t *testing.T) {
+	for _, later := range []time.Duration{0, 4, 12, 25} {
+		r, c := withFakePeers(t, true, nil)
+		c.follows()
+		r.host.SeemsGone(table.NewIncarnation(8, 1))
+		r.pass(later * time.Millisecond)
+		c.mute = false
+		r.pass(max(4, 2*later) * time.Millisecond)
+		if !r.host.group(1).leader {
+			t.Errorf("the other voter got the hint %d ms later, and nobody is elected", later)
+		}
+		r.abort()
+	}
+}
+
 // TestHintElectsAfterATimeout: raft's own time-out was over just before the hint, when the others
 // gave no vote yet. The follower stands again all the same.
 func TestHintElectsAfterATimeout(t *testing.T) {

@@ -72,13 +72,15 @@ func (r *replica) stepDown() {
 }
 
 const (
-	// candidacyDelay is how long the first voter waits with its candidacy, until the others have
-	// got the hint too: they give no vote before.
-	candidacyDelay = 10 * time.Millisecond
+	// candidacyDelay is how long the first voter waits with its candidacy. The others give no vote
+	// before they have got the hint too, most of them within 1 ms: it asks them again at first after
+	// candidacyGap, and each time after twice as long, candidacyEvery at most.
+	candidacyDelay = 2 * time.Millisecond
+	candidacyGap   = 3 * time.Millisecond
+	candidacyEvery = tickInterval
 	// candidacyStagger is how much later each next voter of the assignment stands: the one before
 	// it may be gone too.
 	candidacyStagger = 4 * tickInterval
-	candidacyEvery   = tickInterval
 	// candidacyFor is how long a voter stands again and again. Then the usual timeouts apply.
 	candidacyFor = time.Second
 	// splitAfter is how often a voter stands while its votes are on their way. Then nobody has won:
@@ -95,8 +97,14 @@ type election struct {
 
 	// A voter campaigns early if the leader seems to be gone.
 	at     time.Duration // next time that it campaigns; 0: it does not
+	gap    time.Duration // how much later again
 	until  time.Duration
 	voting int // how often it stood while its votes were on their way
+}
+
+// begin makes the voter campaign from then on, for so long.
+func (e *election) begin(at, long time.Duration) {
+	e.at, e.gap, e.until, e.voting = max(1, at), candidacyGap, at+long, 0
 }
 
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
@@ -115,8 +123,7 @@ func (e *election) leaderSeemsGone(r *replica, node uint64) {
 	}
 	rank := slices.IndexFunc(rest, func(m Member) bool { return m.Replica == r.id })
 	if rank >= 0 {
-		e.at = r.w.now.Mono + candidacyDelay + time.Duration(rank)*candidacyStagger
-		e.until, e.voting = e.at+candidacyFor, 0
+		e.begin(r.w.now.Mono+candidacyDelay+time.Duration(rank)*candidacyStagger, candidacyFor)
 	}
 }
 
@@ -147,14 +154,14 @@ func (e *election) stand(r *replica) {
 		return
 	}
 	if status.RaftState == raft.StateCandidate {
-		e.voting++
+		e.voting, e.gap = e.voting+1, candidacyEvery
 	}
 	if status.RaftState != raft.StateCandidate || e.voting == splitAfter {
 		_ = r.raft.Campaign()
 		r.w.touch(r)
 	}
-	if now+candidacyEvery < e.until {
-		e.at = now + candidacyEvery
+	if now+e.gap < e.until {
+		e.at, e.gap = now+e.gap, min(2*e.gap, candidacyEvery)
 	}
 }
 
