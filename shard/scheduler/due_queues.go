@@ -16,7 +16,8 @@ const (
 	LeaseBudget = 512  // leases proposed
 	startBudget = 512  // calls started
 	leastMoves  = 1024 // in the wheel
-	leastPops   = 64
+	popChunk    = 64
+	leastPops   = 16
 	leastLeases = 16
 )
 
@@ -68,7 +69,7 @@ type dueQueues struct {
 	lookAhead time.Duration
 	longest   [2]time.Duration // commits of the second before window, and of window
 	window    time.Duration    // in seconds
-	popped    [leastPops]wheel.Handle
+	popped    [popChunk]wheel.Handle
 	least     bool // see Env.Least
 
 	rearming  bool // rearm walks the table
@@ -104,13 +105,17 @@ func (dq *dueQueues) take() {
 	taken := dq.takeWaiting(&dq.later, horizon, 0, horizon)
 	taken = dq.takeWaiting(&dq.exact, dq.now.WallMs, taken, horizon)
 	for over := !dq.least; taken < PopBudget && !over; {
-		n := dq.table.Pop(dq.popped[:])
-		for _, h := range dq.popped[:n] {
+		chunk := dq.popped[:]
+		if dq.env.Spent(0) {
+			chunk = chunk[:leastPops]
+		}
+		n := dq.table.Pop(chunk)
+		for _, h := range chunk[:n] {
 			dq.sort(timer.Handle(h), horizon)
 		}
 		steps, late := dq.spentOn(n)
 		taken, over = taken+steps, late
-		if n < len(dq.popped) {
+		if n < len(chunk) {
 			return
 		}
 	}

@@ -238,6 +238,26 @@ func TestTurnEnds(t *testing.T) {
 	}
 }
 
+// TestLeastOfReceivers: in a turn without time a shard takes little, even if each timer has a
+// receiver of its own, which costs more.
+func TestLeastOfReceivers(t *testing.T) {
+	const most = 128 // steps; of these 16 shards can have their least in a turn
+	r := newReplica(t)
+	for i := range 300 {
+		r.add(fmt.Sprint("t", i), 0, func(c *timer.Command) { c.Spec.Callback.URL = fmt.Sprintf("http://receiver-%d/", i) })
+	}
+	r.budget = 1
+	r.Run()
+	r.entry()
+	if r.spent > most || len(r.Leases.byTimer) == 0 {
+		t.Errorf("%d steps and %d leases in a turn without time", r.spent, len(r.Leases.byTimer))
+	}
+	r.budget = 0
+	if r.turn(); len(r.calls) != 300 {
+		t.Errorf("%d calls", len(r.calls))
+	}
+}
+
 // TestDroppedEntry: what the log does not take is done again.
 func TestDroppedEntry(t *testing.T) {
 	r := newReplica(t)
@@ -327,11 +347,11 @@ func TestDeadLettersAfterTheClockWasFarAhead(t *testing.T) {
 	r.turn()
 	r.now.WallMs -= far
 	r.topics[1].Paused = false
-	for i := range 2 * leastPops {
+	for i := range 2 * popChunk {
 		r.add(fmt.Sprint("dead", i), -1, func(c *timer.Command) { c.Spec.HasExpiry = true })
 	}
 	r.turn()
-	if n := r.table.Counts(1).Dead; n != 2*leastPops {
+	if n := r.table.Counts(1).Dead; n != 2*popChunk {
 		t.Fatalf("%d timers are dead", n)
 	}
 	r.add("{k}a", 0)
