@@ -20,6 +20,7 @@ type fakePeers struct {
 	mute bool
 	only timer.ShardID // 0: all groups' messages are recorded
 	hung bool          // it answers heartbeats only, like a node with a hung disk
+	lack timer.ShardID // a shard of which they have no replica yet
 	sent []*pb.Message
 	// questions are the bodies of the questions about terms that it was sent.
 	questions [][]byte
@@ -68,7 +69,7 @@ func (p *fakePeers) Send(node uint64, frame []byte) {
 		if p.only == 0 || id == p.only { // the meta group may hold an election meanwhile
 			p.sent = append(p.sent, m)
 		}
-		if a := agreement(m); a != nil && !p.mute && !(p.hung && m.GetType() != pb.MsgHeartbeat) {
+		if a := agreement(m); a != nil && !p.mute && (id != p.lack || id == Meta) && !(p.hung && m.GetType() != pb.MsgHeartbeat) {
 			p.send(id, a)
 		}
 	})

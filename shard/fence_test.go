@@ -243,6 +243,29 @@ func TestHintElectsSoon(t *testing.T) {
 	}
 }
 
+// TestChildIsElectedOnceOthersHaveIt: the first replica of a new shard leads it soon after another
+// node has made its own.
+func TestChildIsElectedOnceOthersHaveIt(t *testing.T) {
+	for _, later := range []time.Duration{0, 10, 30, 100} {
+		r, c := withFakePeers(t, false, nil)
+		c.leads()
+		c.lack = 2
+		r.host.Grow(2, 1)
+		r.host.Place([]Assignment{{Group: 2, Epoch: 1, From: 1, Members: r.rows[1].Members}})
+		child := r.host.group(2)
+		for child.raft == nil {
+			<-time.After(100 * time.Microsecond) // its state is made by a goroutine
+			r.runIdle()
+		}
+		r.pass(later * time.Millisecond)
+		c.lack = 0
+		if r.pass(2 * candidacyGap); !child.leader {
+			t.Errorf("others had a replica %d ms later, and %v after that it does not lead", later, 2*candidacyGap)
+		}
+		r.abort()
+	}
+}
+
 // TestHintElectsAfterATimeout: raft's own time-out was over just before the hint, when the others
 // gave no vote yet. The follower stands again all the same.
 func TestHintElectsAfterATimeout(t *testing.T) {

@@ -98,13 +98,14 @@ type election struct {
 	// A voter campaigns early if the leader seems to be gone.
 	at     time.Duration // next time that it campaigns; 0: it does not
 	gap    time.Duration // how much later again
+	most   time.Duration // gaps grow up to this
 	until  time.Duration
 	voting int // how often it stood while its votes were on their way
 }
 
-// begin makes the voter campaign from then on, for so long.
-func (e *election) begin(at, long time.Duration) {
-	e.at, e.gap, e.until, e.voting = max(1, at), candidacyGap, at+long, 0
+// begin makes the voter campaign from then on, for so long, with gaps of so much at most.
+func (e *election) begin(at, long, most time.Duration) {
+	e.at, e.gap, e.most, e.until, e.voting = max(1, at), candidacyGap, most, at+long, 0
 }
 
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
@@ -123,7 +124,7 @@ func (e *election) leaderSeemsGone(r *replica, node uint64) {
 	}
 	rank := slices.IndexFunc(rest, func(m Member) bool { return m.Replica == r.id })
 	if rank >= 0 {
-		e.begin(r.w.now.Mono+candidacyDelay+time.Duration(rank)*candidacyStagger, candidacyFor)
+		e.begin(r.w.now.Mono+candidacyDelay+time.Duration(rank)*candidacyStagger, candidacyFor, candidacyEvery)
 	}
 }
 
@@ -161,7 +162,7 @@ func (e *election) stand(r *replica) {
 		r.w.touch(r)
 	}
 	if now+e.gap < e.until {
-		e.at, e.gap = now+e.gap, min(2*e.gap, candidacyEvery)
+		e.at, e.gap = now+e.gap, min(2*e.gap, e.most)
 	}
 }
 
