@@ -357,6 +357,38 @@ func (d *division) passOn(o *op) bool {
 	return true
 }
 
+// passReport passes a former leader's report on to the children. That leader was away, and its
+// replica was removed before it could learn of the division.
+func (d *division) passReport(from uint64, body []byte) {
+	w := d.s.g.w
+	for i := range d.rows {
+		row := &d.rows[i]
+		if d.s.table.DividedOf() < d.of(row.Group) {
+			continue
+		}
+		child := w.host.group(row.Group)
+		leader := child.public.leader.Load() // 0: no replica is here
+		for _, m := range row.Members {
+			switch {
+			case leader != 0 && m.Node != leader:
+			case m.Node == w.host.cfg.Node:
+				child.w.box.post(&passedReport{child, from, slices.Clone(body)})
+			default:
+				w.addMessage(m.Node, reportMessage, row.Group, 0, func(frame []byte) []byte { return append(frame, body...) })
+			}
+		}
+	}
+}
+
+// passedReport is a report that came to the parent's leader on this node.
+type passedReport struct {
+	to   *replica
+	from uint64
+	body []byte
+}
+
+func (p *passedReport) handle(*worker) { p.to.machine.receive(reportMessage, p.from, p.body) }
+
 // ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, that on a topic to
 // the shard that was asked.
 func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {

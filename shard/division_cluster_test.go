@@ -355,3 +355,39 @@ func TestCallsOfANodeThatWasAwayAreReported(t *testing.T) {
 		d.calledOnce(started)
 	})
 }
+
+// TestCallsOfARemovedReplicaAreReported: as above, and the shards are moved away from the node
+// before it is back. It never learns of the division, and reports to the parent's leader, which
+// passes that on to the child's. Found by the simulator.
+func TestCallsOfARemovedReplicaAreReported(t *testing.T) {
+	withDividing(t, func(d *dividingCluster) {
+		started := d.run20()
+		old := slices.Index(d.hosts, d.leader())
+		d.away[old] = true
+		d.until("another leads", 10*time.Second, func() bool { return d.leader() != nil })
+		d.grow()
+		d.divide()
+		d.until("the child is settled", 10*time.Second, func() bool { return d.child.Settled })
+		d.placeAll()
+		d.until("the parent is swept", 10*time.Second, func() bool {
+			r := d.leads(1)
+			return r != nil && !r.host.shard(1).table.Leaving()
+		})
+		for _, row := range []*Assignment{&d.row, &d.child} {
+			row.Epoch, row.Settled = 2, false
+			row.Members = slices.DeleteFunc(slices.Clone(row.Members), func(m Member) bool { return m.Node == firstNode+uint64(old) })
+		}
+		d.placeAll()
+		d.until("both are moved", 10*time.Second, func() bool { return d.row.Settled && d.child.Settled })
+		d.away[old] = false
+		d.placeAll()
+		d.until("the node's replica is removed", 10*time.Second, func() bool { return d.hosts[old].host.group(1).raft == nil })
+		for _, c := range slices.Clone(d.hosts[old].calls.running) {
+			c.answer(200)
+		}
+		for range 60 {
+			d.tick()
+		}
+		d.calledOnce(started)
+	})
+}

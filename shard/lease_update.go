@@ -117,8 +117,12 @@ func (s *timerShard) receiveReport(from uint64, body []byte) {
 		return
 	}
 	c, p := encoding.Reading(body), new(scheduler.Report)
-	if reportFields(&c, p); c.Err() == nil && s.scheduler.Reports.Judge(p) {
+	switch reportFields(&c, p); {
+	case c.Err() != nil:
+	case s.scheduler.Reports.Judge(p):
 		s.sendLeaseOver(from, p.Owner, p.Handle, p.Fence)
+	case s.scheduler.Reports.Left(p):
+		s.division.passReport(from, body)
 	}
 }
 

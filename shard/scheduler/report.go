@@ -123,6 +123,9 @@ func (lr *leaseReports) Judge(r *Report) (over bool) {
 	return false
 }
 
+// Left reports whether the timer of a report may have left for a child.
+func (lr *leaseReports) Left(r *Report) bool { return lr.left(r.Handle, r.Seq) }
+
 // End ends this process's report of a lease that is over by the leader's word.
 func (lr *leaseReports) End(h timer.Handle, fence uint64) {
 	if f := lr.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
