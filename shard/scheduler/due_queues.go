@@ -72,9 +72,8 @@ type dueQueues struct {
 	popped    [popChunk]wheel.Handle
 	least     bool // see Env.Least
 
-	rearming  bool // rearm walks the table
+	rearming  bool // rearm walks the table: until it is done due timers may be missing
 	rearmFrom timer.Handle
-	rewound   bool // … since the wheel was set back: until it is done due timers may be missing
 
 	*leader
 	inherited *inheritedLeases
@@ -95,7 +94,7 @@ func newDueQueues(s *Scheduler) dueQueues {
 // take advances the wheel and queues the timers that are due within the look-ahead.
 func (dq *dueQueues) take() {
 	if dq.table.ClockMs()-dq.now.WallMs <= table.ClockAheadMs && dq.table.Rewind(dq.now.WallMs) {
-		dq.rewound, dq.later, dq.exact = true, heap[entry]{}, heap[entry]{} // the walk finds these, too
+		dq.later, dq.exact = heap[entry]{}, heap[entry]{} // the walk finds these, too
 		dq.rearmAll()
 		dq.env.WakeNext()
 	}
@@ -128,7 +127,7 @@ func (dq *dueQueues) advance(horizon int64) {
 	dq.caughtUp = false
 	for moved, over := 0, !dq.least; moved < WheelBudget && !over; moved += leastMoves {
 		if dq.table.Advance(horizon, leastMoves) {
-			dq.caughtUp = !dq.rewound
+			dq.caughtUp = !dq.rearming && !dq.table.Restamping()
 			return
 		}
 		over = dq.env.Spent(leastMoves / 16)
@@ -276,7 +275,7 @@ func (dq *dueQueues) rearm() {
 		}
 		return next, done
 	})
-	dq.rearming, dq.rewound = !done, dq.rewound && !done
+	dq.rearming = !done
 }
 
 // rearmAll puts all timers that have left the wheel back, in slices: queued timers were dropped, or

@@ -43,6 +43,39 @@ func TestOneOfAKeyAtATime(t *testing.T) {
 	}
 }
 
+// TestOrderWhileTheClockIsSetBack: the entry that sets a clock back empties the wheel, and the ones
+// after it put the timers back. None of a key starts meanwhile. Found by the simulator.
+func TestOrderWhileTheClockIsSetBack(t *testing.T) {
+	const far = 20 * 60 * 1000
+	r := newReplica(t)
+	r.topic(1, serial)
+	for i := range 100 {
+		r.add(fmt.Sprint("before", i), -1)
+	}
+	r.add("{k}first", -2)
+	for i := range 100 {
+		r.add(fmt.Sprint("after", i), -1)
+	}
+	second := r.add("{k}second", -1)
+	r.now.WallMs += far
+	r.apply(func(b *table.Batch) { b.Tick() })
+	r.budget = 1
+	r.Run() // the first and last of them leave the wheel, {k}first does not
+	r.now.WallMs -= far
+	r.apply(func(b *table.Batch) { b.SetClock() })
+	r.budget = 0
+	r.Run()
+	r.entry()
+	r.state(second, timer.Scheduled)
+	r.pass(time.Second)
+	r.endAll()
+	r.pass(time.Second)
+	r.endAll()
+	if n := r.table.Counts(1).Done; n != 202 {
+		t.Errorf("%d are done", n)
+	}
+}
+
 // TestEarlierTimerOfAKey: a lease that is ahead of its due time gives way to an earlier timer.
 func TestEarlierTimerOfAKey(t *testing.T) {
 	r := newReplica(t)
