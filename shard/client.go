@@ -124,7 +124,7 @@ func (c clients) DoAll(list []timer.Op) {
 			wait.done()
 			continue
 		}
-		o.brief, o.room, o.wait = list[i].Brief, list[i].Room, wait
+		o.place, o.brief, o.room, o.wait = list[i].Place, list[i].Brief, list[i].Room, wait
 		n := o.shard.g.w.number
 		room.lists[n] = append(room.lists[n], o)
 	}

@@ -399,6 +399,8 @@ func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 	switch {
 	case !o.cmd.Kind.UpdatesLease() && o.cmd.ID != "":
 		return d.ownerOf(asked, o.cmd.Topic, o.cmd.ID)
+	case o.cmd.Kind.UpdatesLease() && o.place != 0 && d.s.table.DividedOf() != 0: // the caller may know of fewer shards
+		return timer.ShardID(1 + (o.place-1)%uint64(d.s.table.DividedOf())), true
 	case o.cmd.Kind.UpdatesLease() && d.s.table.Foreign(o.cmd.Claim.Handle):
 		return d.s.g.shard + timer.ShardID(d.s.table.DividedOf()/2), true
 	case d.hasLeft(asked):

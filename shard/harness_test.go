@@ -378,12 +378,17 @@ func fakeWaiter() *waiter {
 
 // submit submits a command and does not wait.
 func (h *hostHarness) submit(id timer.ShardID, cmd timer.Command) (*pending, error) {
+	return h.submitOf(id, 0, cmd)
+}
+
+// submitOf submits a command with a place; see timer.Op.
+func (h *hostHarness) submitOf(id timer.ShardID, place uint64, cmd timer.Command) (*pending, error) {
 	p := &pending{cmd: &cmd, wait: fakeWaiter()}
 	o, err := h.host.newOp(id, p.cmd, false, nil, p.wait)
 	if err != nil {
 		return nil, err
 	}
-	p.op = o
+	p.op, o.place = o, place
 	if err := o.shard.g.w.box.offer(o); err != nil {
 		return nil, err
 	}

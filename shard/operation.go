@@ -14,6 +14,7 @@ type op struct {
 	shard    *timerShard
 	asked    timer.ShardID // that the caller named
 	passed   bool          // another shard has passed it on
+	place    uint64        // timer.Op.Place
 	cmd      *timer.Command
 	brief    bool
 	room     timer.Room     // for the timer in the result; nil: no limit
