@@ -35,14 +35,14 @@ func (a *apartness) started(c *call) {
 
 // proveApart makes many timers with dead receivers due at once, and a few timers of a healthy topic
 // in the shards at the same time. The healthy ones must be on time (I16). No other fault runs. If a
-// shard changes its leader nevertheless, the run proves nothing.
+// shard changes its leader nevertheless, or a frame is garbled, the run proves nothing.
 func (w *World) proveApart() {
 	if !w.swarm.apart {
 		return
 	}
 	w.note(nil, "flood", 0, 0, "")
 	c := &client{w: w, number: len(w.clients)}
-	elections := w.counts.Elections
+	elections, garbled := w.counts.Elections, w.counts.Garbled
 	// half of the time the receivers answer first, until their network fails
 	if w.chance.IntN(2) == 0 {
 		w.flood(c)
@@ -64,7 +64,7 @@ func (w *World) proveApart() {
 		w.pass(400 * time.Millisecond)
 	}
 	w.apart.on = false
-	if w.counts.Elections == elections && w.apart.worst > lateLimit {
+	if w.counts.Elections == elections && w.counts.Garbled == garbled && w.apart.worst > lateLimit {
 		w.violate("I16", "timer %s was %d ms late while another topic's receiver was dead, the limit is %d", w.apart.id, w.apart.worst, lateLimit)
 	}
 	w.sick.down = false
