@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "shard/halt", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer", "timer/encoding"},
 	"node/route":       {"node/task", "internal/order", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
-	"transport":        {"docs", "internal/audit", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
+	"transport":        {"docs", "internal/audit", "internal/certificate", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
 	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "shard/events", "shard/halt", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "internal/reuse", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/rest", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"internal/feature":   {},                          // the level of formats that all nodes understand
 	"internal/placement": {"timer"},
 
+	"internal/certificate":   {}, // when one ends
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
 	"shard/scheduler":     {"internal/delivery", "internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"},                                                 // no raft, no log, no worker

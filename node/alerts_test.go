@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	yaml "go.yaml.in/yaml/v3"
 )
@@ -40,7 +41,9 @@ func TestAlerts(t *testing.T) {
 	if err := dec.Decode(&file); err != nil {
 		t.Fatal(err)
 	}
-	n := start(t, t.TempDir())
+	certs := newCertificates(t, time.Now().Add(time.Hour))
+	certs.issue("peer", time.Now().Add(time.Hour))
+	n := start(t, t.TempDir(), certs.betweenNodes)
 	rec := newReceiver(t, nil)
 	// There is a destination now.
 	n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"a","delay":"0s","callback":{"url":%q}}`, rec.URL))

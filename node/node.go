@@ -346,6 +346,7 @@ func (n *Node) showParts(p *process, m *metrics.Metrics, aside int) {
 	m.Gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return n.mem.Bytes })
 	m.Gauge("carillon_damaged_folders", "Folders in the data directory to which damaged content was moved.", func() int64 { return int64(aside) })
 	n.showLogs(m, p.trail)
+	n.showCertificates(m, p)
 	m.MustRegister(p.backups)
 	m.Count("carillon_spans_exported_total", "Spans that the collector of traces has taken.", p.tracer.Exported)
 	m.Count("carillon_spans_lost_total", "Spans that the collector did not take, or for which there was no room to wait.", p.tracer.Lost)

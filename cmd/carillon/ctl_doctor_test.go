@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // oneNode is a cluster whose only reachable node answers with these texts. In the view HTTP stands
@@ -42,6 +44,7 @@ const (
 
 func TestDoctor(t *testing.T) {
 	t.Parallel()
+	soon := fmt.Sprint(time.Now().Add(13 * 24 * time.Hour).Unix())
 	change := func(s string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(s) }
 	for _, tt := range []struct {
 		name          string
@@ -119,6 +122,14 @@ func TestDoctor(t *testing.T) {
 		{"a scheduled backup is not made", goodView, goodMetrics + "carillon_backup_last_success_timestamp_seconds 1.8e+09\ncarillon_backup_overdue_seconds 7300\n", 200, 2, []string{
 			"problem  backups     one has been due for 2h1m40s and is not made; the log of n", "the last one was made 2027-01-15T08:00:00Z",
 		}},
+		{"certificates end", goodView, goodMetrics + "carillon_certificate_not_after_timestamp_seconds{of=\"http_cert\"} " + soon + "\ncarillon_certificate_not_after_timestamp_seconds{of=\"peer_ca\"} 4e9\n", 200, 1, []string{
+			"warning  n1          a certificate of --http-cert ends 20", ": replace the file, and send SIGHUP\n",
+		}},
+		{"a certificate has ended", goodView, goodMetrics + "carillon_certificate_not_after_timestamp_seconds{of=\"peer_ca\"} 1.7e+09\n", 200, 2, []string{
+			"problem  n1          a certificate of --peer-ca has ended, 2023-11-14T22:13:20Z: replace the file, and send SIGHUP\n",
+		}},
+		{"of a node that is not ready", goodView, "carillon_certificate_not_after_timestamp_seconds{of=\"peer_cert\"} 1.7e+09\n", 503, 2, []string{"is not ready", "--peer-cert has ended"}},
+		{"no certificate ends", goodView, goodMetrics + "carillon_certificate_not_after_timestamp_seconds{of=\"peer_ca\"} 4e9\n", 200, 0, []string{"50.3 GiB free"}},
 		{"locked topics", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 200, 2, []string{"topic orders", "its calls wait for a secrets key", "carillon ctl topics rotate orders"}},
 		{"timers without a URL", goodView, goodMetrics + "carillon_waiting{reason=\"no_callback\"} 3\ncarillon_waiting{reason=\"breaker\"} 9\n", 200, 2, []string{"3 timers have no URL", "topics set TOPIC callback.url=URL"}},
 		{"a timer without a URL", goodView, goodMetrics + "carillon_waiting{reason=\"no_callback\"} 1\n", 200, 2, []string{"1 timer has no URL, nor has its topic: "}},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"carillon/internal/certificate"
 	"carillon/internal/secret"
 )
 
@@ -16,6 +17,7 @@ import (
 type TLS struct {
 	cert, key, clientCA string // files
 	current             atomic.Pointer[tls.Config]
+	ends                atomic.Pointer[certificate.Ends]
 	shared              atomic.Bool
 }
 
@@ -42,21 +44,26 @@ func (t *TLS) Reload() error {
 	}
 	// Each reading makes a configuration of its own, so that sessions from before are not resumed
 	// past a change.
+	ends := certificate.Ends{Cert: certificate.ChainEnds(&pair)}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if t.clientCA != "" {
 		data, err := os.ReadFile(t.clientCA)
 		if err != nil {
 			return fmt.Errorf("http-client-ca: %w", err)
 		}
-		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if !config.ClientCAs.AppendCertsFromPEM(data) {
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		if config.ClientCAs, ends.CA = certificate.Pool(data); config.ClientCAs == nil {
 			return fmt.Errorf("http-client-ca: %s holds no certificate (PEM)", t.clientCA)
 		}
 	}
 	t.shared.Store(secret.Shared(uint32(info.Mode())))
+	t.ends.Store(&ends)
 	t.current.Store(config)
 	return nil
 }
+
+// Ends is when the certificates of the API, and the authorities of its clients, end.
+func (t *TLS) Ends() certificate.Ends { return *t.ends.Load() }
 
 // Shared reports whether others than its owner may read the private key's file, which is worth a
 // warning.

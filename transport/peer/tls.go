@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"slices"
+
+	"carillon/internal/certificate"
 )
 
 // TLS is the two sides of mutual TLS: see LoadTLS and KeyTLS.
@@ -15,6 +17,7 @@ type TLS struct {
 	Server, Client *tls.Config
 	// Names: a certificate names its node, and a hello must have that name.
 	Names bool
+	Ends  certificate.Ends // of its files
 }
 
 // LoadTLS reads PEM files: the certificate and key of the node called name, and the
@@ -33,12 +36,12 @@ func LoadTLS(cert, key, ca, name string) (*TLS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer: load authority: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
+	roots, ends := certificate.Pool(pem)
+	if roots == nil {
 		return nil, fmt.Errorf("peer: load authority %s: no certificate in it", ca)
 	}
 	t := mutual(pair, roots, func(err error) error { return err })
-	t.Names = true
+	t.Names, t.Ends = true, certificate.Ends{Cert: certificate.ChainEnds(&pair), CA: ends}
 	return t, nil
 }
 

@@ -25,7 +25,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func certificate(t *testing.T, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func signed(t *testing.T, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -56,7 +56,7 @@ func writePEM(t *testing.T, name, kind string, der []byte) string {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir()}
-	a.cert, a.key = certificate(t, &x509.Certificate{
+	a.cert, a.key = signed(t, &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(time.Hour),
 	}, nil, nil)
@@ -77,7 +77,7 @@ func (a *authority) issue(t *testing.T, trusted *authority, valid time.Duration)
 // issueTo makes a certificate for one name and loads it under another.
 func (a *authority) issueTo(t *testing.T, name, as string, trusted *authority, valid time.Duration) (*TLS, error) {
 	t.Helper()
-	cert, key := certificate(t, &x509.Certificate{
+	cert, key := signed(t, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "n"}, DNSNames: []string{"other", name}, NotAfter: time.Now().Add(valid),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, a.key)

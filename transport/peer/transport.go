@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/time/rate"
+
+	"carillon/internal/certificate"
 )
 
 // Transport is one node's end of its connections to all others. See the package comment.
@@ -62,6 +64,14 @@ func (t *Transport) UseTLS(next *TLS) error {
 	}
 	t.tls.Store(next)
 	return nil
+}
+
+// CertificateEnds is when the certificates end that nodes know each other by, as of UseTLS.
+func (t *Transport) CertificateEnds() (ends certificate.Ends) {
+	if with := t.tls.Load(); with != nil {
+		ends = with.Ends
+	}
+	return ends
 }
 
 // Run serves ln and lets frames, calls and files out, until ctx ends. Then it closes ln

@@ -31,7 +31,9 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %v", err)
 		f.cutLinks(ctl, n, there)
 		if body, err := ctl.at(n, "/metrics"); err == nil {
-			f.locked(readMetrics(body))
+			m := readMetrics(body)
+			f.locked(m)
+			f.certificates(n.Name, m)
 		}
 		return
 	}
@@ -59,6 +61,7 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 	}
 	f.memory(n.Name, m)
 	f.faults(n.Name, m)
+	f.certificates(n.Name, m)
 	f.backups(n.Name, m)
 	open, most := m["process_open_fds"], m["process_max_fds"]
 	switch {
@@ -151,6 +154,24 @@ func (f *findings) waiting(node string, m map[string]float64) {
 	for _, s := range stuck {
 		if n := m[`carillon_waiting{reason="`+string(s.cause)+`"}`]; n > 0 {
 			f.add(s.grade, node, "%s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer "+s.one, "timers "+s.more))
+		}
+	}
+}
+
+// certificateSoon is how long before its end a certificate is worth a word.
+const certificateSoon = 14 * 24 * time.Hour
+
+// certificates lists those of a node's files that have ended, or will soon.
+func (f *findings) certificates(node string, m map[string]float64) {
+	for _, of := range []string{"http_cert", "http_client_ca", "peer_cert", "peer_ca"} {
+		at, some := m[`carillon_certificate_not_after_timestamp_seconds{of="`+of+`"}`]
+		end, flag := time.Unix(int64(at), 0), "--"+strings.ReplaceAll(of, "_", "-")
+		switch left := time.Until(end); {
+		case !some || left > certificateSoon:
+		case left <= 0:
+			f.add(wrong, node, "a certificate of %s has ended, %s: replace the file, and send SIGHUP", flag, end.Format(time.RFC3339))
+		default:
+			f.add(seeTo, node, "a certificate of %s ends %s: replace the file, and send SIGHUP", flag, end.Format(time.RFC3339))
 		}
 	}
 }

@@ -1,0 +1,49 @@
+// Package certificate reads the authorities of TLS, and says when certificates end.
+package certificate
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"time"
+)
+
+// Ends are when the first certificate in each of two files ends: in that which is shown, with its
+// chain, and in that of the authorities. Zero: there is no such file.
+type Ends struct{ Cert, CA time.Time }
+
+// Pool reads the authorities in a text of PEM, and when the first of them ends. nil: it has none.
+func Pool(text []byte) (pool *x509.CertPool, ends time.Time) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			continue // as x509.CertPool does
+		}
+		if pool == nil {
+			pool = x509.NewCertPool()
+		}
+		pool.AddCert(cert)
+		ends = first(ends, cert)
+	}
+	return pool, ends
+}
+
+// ChainEnds is when the first certificate of a chain ends.
+func ChainEnds(chain *tls.Certificate) (ends time.Time) {
+	for _, der := range chain.Certificate {
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			ends = first(ends, cert)
+		}
+	}
+	return ends
+}
+
+func first(ends time.Time, cert *x509.Certificate) time.Time {
+	if ends.IsZero() || cert.NotAfter.Before(ends) {
+		return cert.NotAfter
+	}
+	return ends
+}
