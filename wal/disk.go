@@ -1,10 +1,16 @@
 package wal
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
 	"time"
+
+	"carillon/internal/vfs"
 )
 
-// diskSampleEvery is how often free space is looked at.
+// diskSampleEvery is how often free space, and the directory's place, is looked at.
 const diskSampleEvery = time.Second
 
 // Disk is the free space where a stream is, as of its last look, about a second ago at most.
@@ -51,6 +57,10 @@ func (s *Stream) sampleDisk() {
 		return
 	}
 	s.w.sampled, s.w.sampledAt = true, now
+	if err := s.checkPlace(); err != nil {
+		_ = s.poison(nil, err) // the caller's next Step returns it
+		return
+	}
 	free, err := s.fs.Free(s.dir)
 	if err != nil {
 		return
@@ -62,4 +72,32 @@ func (s *Stream) sampleDisk() {
 	}
 	d.Low = free <= least
 	s.disk.Store(d)
+}
+
+// place is where a file that the stream holds open was found first.
+type place struct {
+	path string
+	file vfs.DirEntry
+}
+
+// checkPlace looks whether the paths of the open lock and segment still lead to them. If not, all
+// writes and syncs succeed, and no later start finds what they wrote. A look that fails otherwise
+// proves nothing.
+func (s *Stream) checkPlace() error {
+	for _, at := range []*place{&s.w.lockAt, &s.w.segAt} {
+		if at.path == "" {
+			continue
+		}
+		file, err := s.fs.Stat(at.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			return fmt.Errorf("wal: %s %w", at.path, errMoved)
+		case err != nil:
+		case !file.Same(at.file):
+			return fmt.Errorf("wal: %s %w", at.path, errMoved)
+		default:
+			at.file = file
+		}
+	}
+	return nil
 }

@@ -17,6 +17,10 @@ var (
 	ErrNoSnapshot = errors.New("wal: no such snapshot")
 )
 
+// errMoved ends a stream whose directory is another one than it has opened, or none.
+var errMoved = errors.New("was deleted, moved, replaced or mounted over while the node ran, and so would all be lost that follows; " +
+	"put the data directory back and start the node. If it is gone: in a cluster start the node with an empty one while the others serve; alone restore a backup")
+
 // Reasons inside a CorruptionError.
 var (
 	errTruncated    = errors.New("entry is cut short")

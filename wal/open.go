@@ -27,6 +27,10 @@ func Open(fsys vfs.FS, dir string, opt Options, replay func(pos Position, r Reco
 		lock.Close()
 		return nil, err
 	}
+	path := filepath.Join(dir, vfs.LockName)
+	if file, err := fsys.Stat(path); err == nil { // in memory, locks are no files
+		s.w.lockAt = place{path, file}
+	}
 	s.sampleDisk()
 	return s, nil
 }

@@ -27,6 +27,8 @@ type writer struct {
 	full   bool // there was no room for the waiting frames
 	fullAt time.Duration
 
+	lockAt, segAt place // no path: not looked at
+
 	sampled   bool // free space was sampled
 	sampledAt time.Duration
 }
@@ -130,6 +132,9 @@ func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	if !begun && (s.w.seg.bytes == 0 || !full && s.w.seg.bytes+bytes <= s.opt.SegmentBytes) {
 		return nil
 	}
+	if err := s.checkPlace(); err != nil { // the new segment would be made elsewhere
+		return err
+	}
 	gen := s.w.gen
 	switch {
 	case begun:
@@ -179,6 +184,7 @@ func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
 		return noRoom(err)
 	}
 	s.w.seg, s.w.rolling = t.next, rollProgress{}
+	s.w.segAt = place{path: filepath.Join(dir, segmentName(first))}
 	if gen != s.w.gen {
 		s.w.gen, s.w.genBytes = gen, 0
 		s.mu.Lock()

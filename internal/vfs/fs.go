@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"syscall"
 )
@@ -91,4 +92,12 @@ type DirEntry struct {
 	Name  string
 	Dir   bool
 	Bytes int64
+
+	info fs.FileInfo // of OS.Stat
+}
+
+// Same reports whether both are one file, as OS.Stat has found them: not two with one name. Of
+// others it is not known, and true.
+func (e DirEntry) Same(as DirEntry) bool {
+	return e.info == nil || as.info == nil || os.SameFile(e.info, as.info)
 }

@@ -67,7 +67,7 @@ func (OS) Stat(name string) (DirEntry, error) {
 	if err != nil {
 		return DirEntry{}, err
 	}
-	return DirEntry{Name: info.Name(), Dir: info.IsDir(), Bytes: info.Size()}, nil
+	return DirEntry{Name: info.Name(), Dir: info.IsDir(), Bytes: info.Size(), info: info}, nil
 }
 
 func (OS) SyncDir(dir string) error {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"carillon/test/sim/forged"
 )
@@ -383,4 +385,34 @@ func TestPayloadThatIsAFrame(t *testing.T) {
 		t.Errorf("%d timers, want the one before the torn write", n)
 	}
 	node.stop(t)
+}
+
+// TestDirectoryMovedUnderARunningNode: a node whose data directory is moved away, and replaced by a
+// copy, ends with the code after which supervisors do not restart it, and names the remedy. In the
+// directory that was moved is all that it acknowledged.
+func TestDirectoryMovedUnderARunningNode(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	node := serve(t, dir)
+	c := newClient(node)
+	c.topic(t, "orders", "http://127.0.0.1:9/", "")
+	if err := errors.Join(os.Rename(dir, dir+"-moved"), os.CopyFS(dir, os.DirFS(dir+"-moved"))); err != nil {
+		t.Fatal(err)
+	}
+	acked := 0
+	for end := time.Now().Add(readyLimit); node.alive() && time.Now().Before(end); {
+		if a := c.do("POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"a%d","delay":"1000h"}`, acked)); a.status == 201 {
+			acked++
+		}
+	}
+	if code := node.awaitExit(t, readyLimit); code != exitDown || !strings.Contains(node.stderr.String(), "was deleted, moved, replaced or mounted over while the node ran") {
+		t.Errorf("exit code %d: %s", code, node.stderr)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(dir+"-moved", dir)); err != nil {
+		t.Fatal(err)
+	}
+	c.use(serve(t, dir))
+	if n := len(c.all(t, "orders")); n < acked || n == 0 {
+		t.Errorf("%d timers, %d were acknowledged", n, acked)
+	}
 }
