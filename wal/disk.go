@@ -1,10 +1,7 @@
 package wal
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"syscall"
 	"time"
 
 	"carillon/internal/vfs"
@@ -74,29 +71,11 @@ func (s *Stream) sampleDisk() {
 	s.disk.Store(d)
 }
 
-// place is where a file that the stream holds open was found first.
-type place struct {
-	path string
-	file vfs.DirEntry
-}
-
-// checkPlace looks whether the paths of the open lock and segment still lead to them. If not, all
-// writes and syncs succeed, and no later start finds what they wrote. A look that fails otherwise
-// proves nothing.
+// checkPlace looks whether the stream's open lock and segment are still in their places.
 func (s *Stream) checkPlace() error {
-	for _, at := range []*place{&s.w.lockAt, &s.w.segAt} {
-		if at.path == "" {
-			continue
-		}
-		file, err := s.fs.Stat(at.path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-			return fmt.Errorf("wal: %s %w", at.path, errMoved)
-		case err != nil:
-		case !file.Same(at.file):
-			return fmt.Errorf("wal: %s %w", at.path, errMoved)
-		default:
-			at.file = file
+	for _, at := range []*vfs.Place{&s.w.lockAt, &s.w.segAt} {
+		if at.Path != "" && at.Left(s.fs) {
+			return fmt.Errorf("wal: %s %w", at.Path, errMoved)
 		}
 	}
 	return nil

@@ -27,9 +27,8 @@ func Open(fsys vfs.FS, dir string, opt Options, replay func(pos Position, r Reco
 		lock.Close()
 		return nil, err
 	}
-	path := filepath.Join(dir, vfs.LockName)
-	if file, err := fsys.Stat(path); err == nil { // in memory, locks are no files
-		s.w.lockAt = place{path, file}
+	if at := (vfs.Place{Path: filepath.Join(dir, vfs.LockName)}); !at.Left(fsys) { // in memory, locks are no files
+		s.w.lockAt = at
 	}
 	s.sampleDisk()
 	return s, nil

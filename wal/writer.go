@@ -27,7 +27,7 @@ type writer struct {
 	full   bool // there was no room for the waiting frames
 	fullAt time.Duration
 
-	lockAt, segAt place // no path: not looked at
+	lockAt, segAt vfs.Place // no path: not looked at
 
 	sampled   bool // free space was sampled
 	sampledAt time.Duration
@@ -184,7 +184,7 @@ func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
 		return noRoom(err)
 	}
 	s.w.seg, s.w.rolling = t.next, rollProgress{}
-	s.w.segAt = place{path: filepath.Join(dir, segmentName(first))}
+	s.w.segAt = vfs.Place{Path: filepath.Join(dir, segmentName(first))}
 	if gen != s.w.gen {
 		s.w.gen, s.w.genBytes = gen, 0
 		s.mu.Lock()

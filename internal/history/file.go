@@ -41,7 +41,8 @@ type file struct {
 	name    string
 	number  uint64
 	handle  vfs.File
-	startMs int64 // of the slice of time in which it was begun
+	at      vfs.Place // once it is the one that is written
+	startMs int64     // of the slice of time in which it was begun
 	salt    salt
 
 	use sync.RWMutex // held for reading while a query uses the handle

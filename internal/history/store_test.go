@@ -2,13 +2,17 @@ package history
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"carillon/internal/vfs"
 	"carillon/test/memfs"
 	"carillon/test/sim/forged"
 )
@@ -389,5 +393,64 @@ func TestPressure(t *testing.T) {
 	r.store.Flush()
 	if s := r.store.Stats(); r.store.low.Load() || s.Files != 1 {
 		t.Errorf("there is room again: %+v", s)
+	}
+}
+
+// TestDeletedUnderARunningNode: a file that is deleted while it is written, or its directory, is
+// said once in the log and counts as a gap. What follows is written as soon as it can be.
+func TestDeletedUnderARunningNode(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"the file": func(dir string) error { return os.Remove(filepath.Join(dir, fileName(1))) },
+		"a copy in its place": func(dir string) error {
+			file := filepath.Join(dir, fileName(1))
+			return errors.Join(os.Rename(file, dir+"-moved"), os.WriteFile(file, nil, 0o600))
+		},
+		"the directory": os.RemoveAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			dir, now := filepath.Join(t.TempDir(), "history"), int64(1000*hour)
+			s, err := Open(Config{FS: vfs.OS{}, Dir: dir, NowMs: func() int64 { return now }, KeepMs: func() int64 { return 72 * hour }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			record := func(index uint64) {
+				s.Record([]Event{{Shard: 1, Index: index, Topic: 1, Seq: index, State: 3, EndMs: now, ID: []byte("a")}})
+				s.Maintain()
+				now += 1000
+			}
+			record(1)
+			record(2)
+			if log.Len() > 0 {
+				t.Fatal(log.String())
+			}
+			if err := spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+			for i := range uint64(20) {
+				record(3 + i)
+			}
+			if n := strings.Count(log.String(), "was deleted, moved or replaced"); n != 1 || strings.Count(log.String(), "\n") > 2 || s.Stats().Damaged != 1 {
+				t.Errorf("said %d times, %+v:\n%s", n, s.Stats(), log.String())
+			}
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			before := s.Stats().Recorded
+			record(23)
+			if after := s.Stats().Recorded; after != before+1 {
+				t.Errorf("%d records, then %d", before, after)
+			}
+			list, err := filepath.Glob(filepath.Join(dir, "*.hist"))
+			if err != nil || len(list) == 0 {
+				t.Error("there is no file", err)
+			}
+			now += 100 * hour // the file that has gone is dropped without a word
+			record(24)
+			if strings.Count(log.String(), "\n") > 2 {
+				t.Error(log.String())
+			}
+		})
 	}
 }

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 )
@@ -129,6 +131,21 @@ func (s *Store) seal(f *file) {
 	f.sealed = true
 }
 
+// followPath turns the file that is being written once it has lost its name: queries find what is in
+// it until the process ends, and the next one is made where the next start looks.
+func (s *Store) followPath() {
+	f := s.active
+	if f == nil {
+		return
+	}
+	f.at.Path = f.name
+	if f.at.Left(s.cfg.FS) {
+		s.damaged.Add(1)
+		s.cfg.Logger.Error("the file of the history that is written was deleted, moved or replaced: what is in it is lost at the next start", "file", f.name)
+		s.roll()
+	}
+}
+
 // sync makes the written records durable.
 func (s *Store) sync() {
 	if !s.dirty || s.active == nil {
@@ -150,6 +167,7 @@ func (s *Store) Maintain() {
 		return
 	}
 	s.adopt()
+	s.followPath()
 	now := s.cfg.NowMs()
 	if f := s.active; f != nil && s.slice(now) != f.startMs {
 		s.roll()
@@ -181,7 +199,7 @@ func (s *Store) remove(f *file) {
 	f.use.Lock()
 	defer f.use.Unlock()
 	_ = f.handle.Close()
-	if err := s.cfg.FS.Remove(filepath.Join(s.cfg.Dir, fileName(f.number))); err != nil {
+	if err := s.cfg.FS.Remove(filepath.Join(s.cfg.Dir, fileName(f.number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.failed("an old file of the history could not be removed", err)
 		return
 	}

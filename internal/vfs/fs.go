@@ -96,8 +96,8 @@ type DirEntry struct {
 	info fs.FileInfo // of OS.Stat
 }
 
-// Same reports whether both are one file, as OS.Stat has found them: not two with one name. Of
+// same reports whether both are one file, as OS.Stat has found them: not two with one name. Of
 // others it is not known, and true.
-func (e DirEntry) Same(as DirEntry) bool {
+func (e DirEntry) same(as DirEntry) bool {
 	return e.info == nil || as.info == nil || os.SameFile(e.info, as.info)
 }
