@@ -142,8 +142,8 @@ class FakeNode(Server):
             handler.send_header(name, value)
         handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
-        handler.wfile.write(data)
-        if reply.get("then_close"):
+        handler.wfile.write(data[: len(data) // 2] if reply.get("break_off") else data)
+        if reply.get("then_close") or reply.get("break_off"):
             handler.close_connection = True
             handler.connection.shutdown(socket.SHUT_RDWR)
             self.closed.release()

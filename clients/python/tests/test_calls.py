@@ -4,11 +4,12 @@ asked to."""
 from __future__ import annotations
 
 import socket
+import threading
 import time
 import unittest
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, List, Tuple
 
 from carillon import Client, Problem, Unanswered, shard_of
 from carillon.calls import encode
@@ -178,6 +179,30 @@ class Calls(unittest.TestCase):
                 client.fire("o", "a")
                 self.assertEqual(len(node.seen), n)
                 self.assertTrue(node.closed.acquire(timeout=10))
+
+    def test_half_an_answer_is_none(self) -> None:
+        for half in ({**TIMER, "break_off": True}, {**problem(409, "exists"), "break_off": True}):
+            with using([half, TIMER]) as (client, node):
+                client.get("o", "a")
+                self.assertEqual(len(node.seen), 2, "it is not repeated")
+                node.replies = [half]
+                with self.assertRaisesRegex(Unanswered, "POST /v1/topics/o/timers/a/fire"):
+                    client.fire("o", "a")
+
+    def test_a_worker_goes_on_after_answers_that_are_none(self) -> None:
+        broken = {**TIMER, "break_off": True}, {"body": b"<html>"}
+        errors: List[BaseException] = []
+        stop = threading.Event()
+
+        def note(err: BaseException) -> None:
+            errors.append(err)
+            if len(errors) == len(broken):
+                stop.set()
+
+        with using([*broken]) as (client, _):
+            client.work("o", lambda lease, lost: None, wait=0, stop=stop, on_error=note)
+        self.assertEqual([isinstance(err, Unanswered) for err in errors], [True, False])
+        self.assertIn("POST /v1/topics/o/pull: the answer cannot be read", str(errors[1]))
 
     def test_calls_go_to_the_leader_that_an_answer_has_named(self) -> None:
         with using([TIMER], [TIMER], [TIMER]) as (_, first, leader, stranger):

@@ -162,7 +162,10 @@ class Calls:
         except (OSError, http.client.HTTPException) as err:
             pass_over()
             raise Unanswered(f"carillon: {r.method} {r.path}: {err}") from err
-        return json.loads(body) if body else None
+        try:
+            return json.loads(body) if body else None
+        except ValueError as err:
+            raise Error(f"carillon: {r.method} {r.path}: the answer cannot be read: {err}") from err
 
     def _send(self, r: Request, timeout: Optional[float]) -> Tuple[_Exchange, Callable[[], None]]:
         """Makes the call at one node. After a failure, and a 503, the next call goes to the next
@@ -297,6 +300,8 @@ class _Exchange:
                 chunks.append(chunk)
                 if time.monotonic() > deadline:
                     raise TimeoutError("the answer did not arrive in time")
+            if self.response.length:  # read gives what there is
+                raise http.client.IncompleteRead(b"".join(chunks), self.response.length)
         except BaseException:
             self.close()
             raise
