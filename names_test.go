@@ -62,6 +62,28 @@ func TestPromisedNamesStay(t *testing.T) {
 	testkit.Promised(t, "docs/formats/names", now, 1000)
 }
 
+// TestClientsHaveAllCodes: the clients whose languages have constants for the codes of refusals have
+// each of those that docs/errors.md describes, and no other.
+func TestClientsHaveAllCodes(t *testing.T) {
+	codesIn := func(file, region, code string) (codes []string) {
+		text := regexp.MustCompile(region).FindString(read(t, file))
+		for _, m := range regexp.MustCompile(code).FindAllStringSubmatch(text, -1) {
+			codes = append(codes, m[1])
+		}
+		slices.Sort(codes)
+		return codes
+	}
+	want := codesIn("docs/errors.md", `(?s).*`, `<a id="([a-z_]+)">`)
+	for file, region := range map[string]string{
+		"client/errors.go":                 `(?s)\n// The codes of the API\..*?\n\)`,
+		"clients/typescript/src/errors.ts": `(?s)export type Code =.*?;`,
+	} {
+		if got := codesIn(file, region, `"([a-z_]+)"`); len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("%s has the codes %q, want %q", file, got, want)
+		}
+	}
+}
+
 // namesOf adds where the OpenAPI document has routes, parameters, statuses, fields and values.
 func namesOf(out map[string]bool, at string, v any) {
 	switch v := v.(type) {

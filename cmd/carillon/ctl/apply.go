@@ -179,7 +179,7 @@ func (s *step) send(ctl *Command, r client.Request) (stop bool) {
 		s.Note = "somebody else deleted it meanwhile"
 	case refused && p.Code == client.ErrNotEmpty:
 		s.Action, s.Note = "keep", "it is not empty any more"
-	case refused && s.Action == "delete" && p.Code == "in_use":
+	case refused && s.Action == "delete" && p.Code == client.ErrInUse:
 		// apply has a --force too, which deletes nothing.
 		s.Error = strings.Replace(err.Error(), "--force", "carillon ctl topics delete "+s.Topic+" --force", 1)
 	case refused && p.Status == http.StatusPreconditionFailed:
