@@ -30,6 +30,7 @@ type fakeEngine struct {
 	topics  map[string]*timer.Topic
 	timers  map[timerKey]*fakeTimer
 	past    []*timer.HistoryEntry
+	pastErr error // of the history
 
 	slotsEach   uint64                    // of a page of many topics, by the numbers of timers; 0: all
 	progress    map[string]timer.Progress // by id
@@ -497,7 +498,7 @@ func (e *fakeEngine) History(_ context.Context, q *timer.HistoryQuery) (page []*
 		page = page[max(0, len(page)-1):]
 	}
 	n := min(len(page), q.Limit)
-	return page[:n], n < len(page), e.err
+	return page[:n], n < len(page), cmp.Or(e.pastErr, e.err)
 }
 
 func (e *fakeEngine) Progress(_ context.Context, _ timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {

@@ -120,3 +120,21 @@ func TestHistoryAnswersForTheForgotten(t *testing.T) {
 	h.engine.err = timer.ErrNoLeader
 	h.do("GET", historyPath, "").problem(503, "no_leader")
 }
+
+// TestNewestEndOfAnID: memory keeps a dead letter for longer than what ended after it. A read shows
+// the last end of the id all the same, as far as the history reaches.
+func TestNewestEndOfAnID(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", "/v1/topics/orders", `{"history":"1h"}`).want(201)
+	const diedMs = noonMs - timer.KeptMs - 60_000
+	for _, id := range []string{"again", "once", "silent"} {
+		h.do("POST", timersPath, `{"id":"`+id+`","delay":"1h",`+cb+`}`).want(201)
+		h.engine.set("orders", id, func(t *timer.Timer) { t.State, t.EndedMs = timer.Dead, diedMs })
+		h.ended(id, 1, diedMs, timer.Dead)
+	}
+	h.ended("again", 2, diedMs+10_000, timer.Done)
+	h.do("GET", timersPath+"/again", "").want(200).has("state", `"done"`).has("last_status", "200")
+	h.do("GET", timersPath+"/once", "").want(200).has("state", `"dead"`)
+	h.engine.pastErr = timer.ErrNoLeader
+	h.do("GET", timersPath+"/silent", "").want(200).has("state", `"dead"`)
+}

@@ -122,16 +122,18 @@ func Read(rq *web.Request) *web.Problem {
 	var pr timer.Progress
 	if found != nil {
 		pr = progress(rq, id, found)
-	} else {
-		e, err := recall(rq, t, rq.ID)
-		switch {
+	}
+	// Memory keeps a dead letter for longer than what ended after it.
+	if stays := found != nil; !stays || found.State == timer.Dead && rq.NowMs()-found.EndedMs > timer.KeptMs {
+		switch e, err := recall(rq, t, rq.ID); {
+		case stays && (err != nil || e == nil || e.Timer.EndedMs <= found.EndedMs):
 		case err != nil:
 			return web.Fault(err)
 		case e == nil:
 			return web.Fail(404, web.UnknownTimer, "there is no such timer")
+		default:
+			found, pr = e.Timer, timer.Progress{Attempts: e.Attempts[max(0, len(e.Attempts)-timer.AttemptLog):]}
 		}
-		found = e.Timer
-		pr.Attempts = e.Attempts[max(0, len(e.Attempts)-timer.AttemptLog):]
 	}
 	setETag(rq, found)
 	w := NewWriter(rq, t)
