@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,7 +17,7 @@ type Op struct {
 	fields  any // Spec or Patch; nil none
 }
 
-// AddOp adds a timer.
+// AddOp adds a timer. Its Spec has no IdempotencyKey.
 func AddOp(s Spec) Op { return Op{verb: "add", id: s.ID, fields: s} }
 
 // PutOp creates or replaces a timer. version 0: any.
@@ -37,6 +38,9 @@ func CancelOp(id string, version uint32) Op { return Op{verb: "cancel", id: id, 
 func FireOp(id string, version uint32) Op { return Op{verb: "fire", id: id, ifMatch: version} }
 
 func (o Op) MarshalJSON() ([]byte, error) {
+	if s, ok := o.fields.(Spec); ok && o.verb == "add" && s.IdempotencyKey != "" {
+		return nil, errors.New("client: an add of a batch takes no IdempotencyKey: give it an ID")
+	}
 	fields := map[string]json.RawMessage{}
 	if o.fields != nil {
 		var err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -102,6 +103,16 @@ func TestAddEndsWithItsContext(t *testing.T) {
 		return nil
 	}
 	if _, err := c.Add(ctx, "o", Spec{ID: "a", At: at}); err == nil || errors.Is(err, context.Canceled) || len(node.seen()) != 1 {
+		t.Errorf("%v after %v", err, node.seen())
+	}
+}
+
+// A batch cannot carry an IdempotencyKey: an add that has one is refused, and not added without it.
+func TestBatchTakesNoIdempotencyKey(t *testing.T) {
+	node := newNode(t, reply{status: 200, body: `{"results":[{"status":201,"id":"s0001-a"}]}`})
+	c, _ := newClient(t, Options{}, node)
+	_, err := c.Batch(t.Context(), "o", []Op{AddOp(Spec{IdempotencyKey: "k", Delay: Now})}, false)
+	if err == nil || !strings.Contains(err.Error(), "IdempotencyKey") || len(node.seen()) != 0 {
 		t.Errorf("%v after %v", err, node.seen())
 	}
 }
