@@ -3,6 +3,7 @@ asked to."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -203,6 +204,21 @@ class Calls(unittest.TestCase):
             client.work("o", lambda lease, lost: None, wait=0, stop=stop, on_error=note)
         self.assertEqual([isinstance(err, Unanswered) for err in errors], [True, False])
         self.assertIn("POST /v1/topics/o/pull: the answer cannot be read", str(errors[1]))
+
+    def test_a_workers_handler_may_end_by_any_exception(self) -> None:
+        stop = threading.Event()
+
+        def handle(lease: Any, lost: threading.Event) -> None:
+            stop.set()
+            raise asyncio.CancelledError("as of a task that was cancelled")
+
+        lease = {"id": "a", "receipt": "r", "status": 200}
+        with using([{"body": {"timers": [lease], "results": [lease]}}]) as (client, node):
+            working = threading.Thread(target=client.work, args=("o", handle), kwargs={"grace": 0.1, "stop": stop}, daemon=True)
+            working.start()
+            working.join(10)
+            self.assertFalse(working.is_alive(), "it waits for a handler that has ended")
+            self.assertEqual([seen[1] for seen in node.seen], ["/v1/topics/o/pull", "/v1/nack"])
 
     def test_calls_go_to_the_leader_that_an_answer_has_named(self) -> None:
         with using([TIMER], [TIMER], [TIMER]) as (_, first, leader, stranger):

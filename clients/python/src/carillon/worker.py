@@ -101,7 +101,7 @@ class Worker:
         receipt, failure = lease["receipt"], None
         try:
             self._handle(lease, hold.lost)
-        except Exception as err:  # whatever a handler raises is its failure
+        except BaseException as err:  # whatever a handler raises is its failure, a CancelledError too
             failure = err
         with self._changed:
             del self._held[receipt]
