@@ -1,4 +1,4 @@
-export { Client, type AddOptions, type ManyOptions, type PutOptions, type TimerCondition, type TopicCondition } from "./client.js";
+export { Client, type AddOptions, type ManyOptions, type PolicyOptions, type PutOptions, type TimerCondition, type TopicCondition } from "./client.js";
 export { path, type CallOptions, type Options, type Request } from "./calls.js";
 export { Problem, Unanswered, type Code } from "./errors.js";
 export { shardOf } from "./leaders.js";
