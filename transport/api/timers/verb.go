@@ -99,7 +99,7 @@ func (tr *timerRequest) checkTime(v verb) *web.Problem {
 }
 
 // IDRule is the form of an id, for faults.
-const IDRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, optionally led by one {key} of 1–64"
+const IDRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, not . or .., optionally led by one {key} of 1–64"
 
 func (tr *timerRequest) checkID(v verb) *web.Problem {
 	if tr.given&spec.FKey != 0 && !web.ValidKey(tr.key) {
