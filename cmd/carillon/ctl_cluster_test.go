@@ -108,6 +108,16 @@ func TestCtlCluster(t *testing.T) {
 			asked:   []string{`POST /v1/cluster/shards {"shards":16}`, "GET /v1/cluster"}, err: []string{"grows to 8, not to 16"}, code: exitFailure,
 		},
 		{
+			name: "shards and wait, by a token that may not read", args: []string{"shards", "8", "--wait"},
+			replies: append(shards, reply{status: 403, body: `{"title":"No","detail":"this needs the scope read","code":"forbidden"}`}),
+			asked:   []string{`POST /v1/cluster/shards {"shards":8}`, "GET /v1/cluster"}, err: []string{"this needs the scope read (403 forbidden)"}, code: exitFailure,
+		},
+		{
+			name: "shards refused, by a token that may not read", args: []string{"shards", "6", "--wait"},
+			replies: []reply{{status: 422, body: `{"title":"No","detail":"there are 4","code":"bad_shards"}`}, {status: 403, body: `{"title":"No","detail":"this needs the scope read","code":"forbidden"}`}},
+			asked:   []string{`POST /v1/cluster/shards {"shards":6}`, "GET /v1/cluster"}, err: []string{"there are 4 (422 bad_shards)"}, code: exitFailure,
+		},
+		{
 			name: "shards refused", args: []string{"shards", "6"}, replies: []reply{{status: 422, body: `{"title":"No","detail":"there are 4, and can be twice as many","code":"bad_shards"}`}},
 			asked: []string{`POST /v1/cluster/shards {"shards":6}`}, err: []string{"there are 4, and can be twice as many (422 bad_shards)"}, code: exitFailure,
 		},

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -68,6 +69,9 @@ func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) 
 			err = errors.New("the node has no cluster yet")
 		}
 		if err != nil {
+			if p, answered := errors.AsType[*client.Problem](err); answered && p.Status < http.StatusInternalServerError && !p.Retryable {
+				return cmp.Or(refused, err)
+			}
 			if time.Since(heard) > noAnswerLimit {
 				return fmt.Errorf("%w; the growth continues by itself once the nodes are back", err)
 			}
