@@ -58,8 +58,8 @@ deploy-check: build ## the files in deploy/, by the tools that read them, as far
 CLIENT := carillon/client
 
 # All packages, those first whose tests take longest, so that no processor waits at the end.
-FIRST := ./test/e2e ./node ./test/sim ./cmd/carillon ./shard ./ring
-EVERY  = $(FIRST) $(filter-out $(FIRST),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
+SLOWEST := ./test/e2e ./node ./test/sim ./cmd/carillon ./shard ./ring
+EVERY   = $(SLOWEST) $(filter-out $(SLOWEST),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
 
 # The race detector needs a C compiler, and makes tests three to ten times as slow. It has nothing to find where one goroutine does all: in the
 # simulator, in the packages of PURE, and in the tests of ALONE. Of MODELS it runs the short tests, but those of STEPPED, of which one goroutine

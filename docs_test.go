@@ -77,6 +77,23 @@ func TestWhatRunsAloneIsOfNode(t *testing.T) {
 	}
 }
 
+// What the help of a target names as an option is empty, or a default, unless it is given: an
+// assignment for another target would be taken for it.
+func TestOptionsOfTheMakefileAreGivenAlone(t *testing.T) {
+	text, options := read(t, "Makefile"), 0
+	for _, help := range regexp.MustCompile(`(?m)^[a-z-]+:.*## .*`).FindAllString(text, -1) {
+		for _, option := range regexp.MustCompile(`\b([A-Z]+)=`).FindAllStringSubmatch(help, -1) {
+			options++
+			if regexp.MustCompile(`(?m)^` + option[1] + ` *:?=`).MatchString(text) {
+				t.Errorf("%s is an option of %q, and assigned", option[1], help)
+			}
+		}
+	}
+	if options < 5 {
+		t.Errorf("%d options are named", options)
+	}
+}
+
 // A file is named by its path, or by its base name where the text has given the folder.
 func TestDocumentsNameFilesThatExist(t *testing.T) {
 	exists := map[string]bool{}
