@@ -357,40 +357,8 @@ func (d *division) passOn(o *op) bool {
 	return true
 }
 
-// passReport passes a former leader's report on to the children. That leader was away, and its
-// replica was removed before it could learn of the division.
-func (d *division) passReport(from uint64, body []byte) {
-	w := d.s.g.w
-	for i := range d.rows {
-		row := &d.rows[i]
-		if d.s.table.DividedOf() < d.of(row.Group) {
-			continue
-		}
-		child := w.host.group(row.Group)
-		leader := child.public.leader.Load() // 0: no replica is here
-		for _, m := range row.Members {
-			switch {
-			case leader != 0 && m.Node != leader:
-			case m.Node == w.host.cfg.Node:
-				child.w.box.post(&passedReport{child, from, slices.Clone(body)})
-			default:
-				w.addMessage(m.Node, reportMessage, row.Group, 0, func(frame []byte) []byte { return append(frame, body...) })
-			}
-		}
-	}
-}
-
-// passedReport is a report that came to the parent's leader on this node.
-type passedReport struct {
-	to   *replica
-	from uint64
-	body []byte
-}
-
-func (p *passedReport) handle(*worker) { p.to.machine.receive(reportMessage, p.from, p.body) }
-
-// ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, that on a topic to
-// the shard that was asked.
+// ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, by its place if the
+// caller has sent that, as it may know of fewer shards; that on a topic to the shard that was asked.
 func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 	asked := o.asked
 	if o.passed {
@@ -399,7 +367,7 @@ func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 	switch {
 	case !o.cmd.Kind.UpdatesLease() && o.cmd.ID != "":
 		return d.ownerOf(asked, o.cmd.Topic, o.cmd.ID)
-	case o.cmd.Kind.UpdatesLease() && o.place != 0 && d.s.table.DividedOf() != 0: // the caller may know of fewer shards
+	case o.cmd.Kind.UpdatesLease() && o.place != 0 && d.s.table.DividedOf() != 0:
 		return timer.ShardID(1 + (o.place-1)%uint64(d.s.table.DividedOf())), true
 	case o.cmd.Kind.UpdatesLease() && d.s.table.Foreign(o.cmd.Claim.Handle):
 		return d.s.g.shard + timer.ShardID(d.s.table.DividedOf()/2), true

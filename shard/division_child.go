@@ -151,7 +151,8 @@ func (b *born) handle(w *worker) {
 	r.written.dirty = true
 	w.append(appended{group: r, mark: true, installed: true, sync: true})
 	if b.first || r.soleVoter() {
-		r.election.begin(w.now.Mono, birthTimeout, candidacyGap) // the others' replicas are born one by one
+		// The others' replicas are born one by one: it asks again often.
+		r.election.begin(w.now.Mono, birthTimeout, candidacyGap)
 		r.election.stand(r)
 	}
 	w.touchNext(r)

@@ -320,23 +320,31 @@ func TestClusterMakesNoCallAgain(t *testing.T) {
 	})
 }
 
+// divideWithoutLeader cuts the leader off while it makes twenty calls. The others divide the shard,
+// and sweep it.
+func (d *dividingCluster) divideWithoutLeader() (started map[string]int, old int) {
+	d.t.Helper()
+	started = d.run20()
+	old = slices.Index(d.hosts, d.leader())
+	d.away[old] = true
+	d.until("another leads", 10*time.Second, func() bool { return d.leader() != nil })
+	d.grow()
+	d.divide()
+	d.until("the child is settled", 10*time.Second, func() bool { return d.child.Settled })
+	d.placeAll()
+	d.until("the parent is swept", 10*time.Second, func() bool {
+		r := d.leads(1)
+		return r != nil && !r.host.shard(1).table.Leaving()
+	})
+	return started, old
+}
+
 // TestCallsOfANodeThatWasAwayAreReported: calls run on a leader that is cut off. The others divide
 // the shard and sweep it, so that the node learns of that from a snapshot; but the child has not
 // waited the leases out yet. What the node reports then reaches the child. Found by the simulator.
 func TestCallsOfANodeThatWasAwayAreReported(t *testing.T) {
 	withDividing(t, func(d *dividingCluster) {
-		started := d.run20()
-		old := slices.Index(d.hosts, d.leader())
-		d.away[old] = true
-		d.until("another leads", 10*time.Second, func() bool { return d.leader() != nil })
-		d.grow()
-		d.divide()
-		d.until("the child is settled", 10*time.Second, func() bool { return d.child.Settled })
-		d.placeAll()
-		d.until("the parent is swept", 10*time.Second, func() bool {
-			r := d.leads(1)
-			return r != nil && !r.host.shard(1).table.Leaving()
-		})
+		started, old := d.divideWithoutLeader()
 		for range 20 {
 			d.work(2, 1)
 			for i, r := range d.hosts {
@@ -357,22 +365,11 @@ func TestCallsOfANodeThatWasAwayAreReported(t *testing.T) {
 }
 
 // TestCallsOfARemovedReplicaAreReported: as above, and the shards are moved away from the node
-// before it is back. It never learns of the division, and reports to the parent's leader, which
-// passes that on to the child's. Found by the simulator.
+// before it is back. It never applies the division, and reports to the shard that has the timer by
+// the number of shards. Found by the simulator.
 func TestCallsOfARemovedReplicaAreReported(t *testing.T) {
 	withDividing(t, func(d *dividingCluster) {
-		started := d.run20()
-		old := slices.Index(d.hosts, d.leader())
-		d.away[old] = true
-		d.until("another leads", 10*time.Second, func() bool { return d.leader() != nil })
-		d.grow()
-		d.divide()
-		d.until("the child is settled", 10*time.Second, func() bool { return d.child.Settled })
-		d.placeAll()
-		d.until("the parent is swept", 10*time.Second, func() bool {
-			r := d.leads(1)
-			return r != nil && !r.host.shard(1).table.Leaving()
-		})
+		started, old := d.divideWithoutLeader()
 		for _, row := range []*Assignment{&d.row, &d.child} {
 			row.Epoch, row.Settled = 2, false
 			row.Members = slices.DeleteFunc(slices.Clone(row.Members), func(m Member) bool { return m.Node == firstNode+uint64(old) })

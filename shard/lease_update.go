@@ -68,15 +68,47 @@ func (s *timerShard) answerLeaseUpdate(o *op, r *timer.Result) {
 
 // A former leader reports to its successor how its leases ended: see scheduler/report.go.
 
-// SendReport reports the end of a lease to the group's leader.
+// SendReport reports the end of a lease to the leader of the group that has the timer. Where the
+// group's replica was removed, the timer may have left it unseen: then that is a child's.
 func (e schedulerEnv) SendReport(p *scheduler.Report) {
-	r := e.g
+	h := e.g.w.host
+	if of := int(h.known.Load()); e.g.raft == nil && p.Topic != nil && p.ID != "" && of > 0 {
+		if id := timer.ShardOf(p.Topic, p.ID, of); id != e.g.shard {
+			h.group(id).w.box.post(&strayReport{h.shard(id), p})
+			return
+		}
+	}
+	sendReport(e.timerShard, p)
+}
+
+// strayReport is a report for the leader of another group than that of the lease.
+type strayReport struct {
+	to *timerShard
+	*scheduler.Report
+}
+
+func (s *strayReport) handle(w *worker) {
+	r, founded := s.to.g, timer.ShardID(w.host.founded.Load())
+	switch {
+	case s.to.g.serving:
+		s.to.scheduler.Reports.Judge(s.Report)
+	case r.membership.row.Group == 0 && founded != 0 && r.shard > founded:
+		// It is not placed yet: its parent has the timer.
+		parent := w.host.shard(r.shard - founded)
+		parent.g.w.box.post(&strayReport{parent, s.Report})
+	default:
+		sendReport(s.to, s.Report)
+	}
+}
+
+func sendReport(s *timerShard, p *scheduler.Report) {
+	r := s.g
 	to := r.leaderNode()
 	// A removed replica, or one that was cut off when it was removed, learns of no leader. Its
 	// reports go to the members in turn.
 	if to == 0 && len(r.membership.row.Members) > 0 {
-		e.reported++
-		to = r.membership.row.Members[e.reported%len(r.membership.row.Members)].Node
+		s.reported++
+		to = r.membership.row.Members[s.reported%len(r.membership.row.Members)].Node
 	}
 	if to == 0 || to == r.w.host.cfg.Node {
 		return
@@ -117,12 +149,8 @@ func (s *timerShard) receiveReport(from uint64, body []byte) {
 		return
 	}
 	c, p := encoding.Reading(body), new(scheduler.Report)
-	switch reportFields(&c, p); {
-	case c.Err() != nil:
-	case s.scheduler.Reports.Judge(p):
+	if reportFields(&c, p); c.Err() == nil && s.scheduler.Reports.Judge(p) {
 		s.sendLeaseOver(from, p.Owner, p.Handle, p.Fence)
-	case s.scheduler.Reports.Left(p):
-		s.division.passReport(from, body)
 	}
 }
 

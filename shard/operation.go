@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -276,7 +277,7 @@ func newMailbox(bound int) *mailbox {
 func (m *mailbox) offer(e event) error { return m.put(e, m.bound) }
 
 // post queues an internal event, or drops it if the mailbox is closed.
-func (m *mailbox) post(e event) { _ = m.put(e, int(^uint(0)>>1)) }
+func (m *mailbox) post(e event) { _ = m.put(e, math.MaxInt) }
 
 func (m *mailbox) put(e event, bound int) error {
 	m.mu.Lock()

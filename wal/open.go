@@ -27,7 +27,8 @@ func Open(fsys vfs.FS, dir string, opt Options, replay func(pos Position, r Reco
 		lock.Close()
 		return nil, err
 	}
-	if at := (vfs.Place{Path: filepath.Join(dir, vfs.LockName)}); !at.Left(fsys) { // in memory, locks are no files
+	// In memory, locks are no files.
+	if at := (vfs.Place{Path: filepath.Join(dir, vfs.LockName)}); !at.Left(fsys) {
 		s.w.lockAt = at
 	}
 	s.sampleDisk()

@@ -50,6 +50,7 @@ type activeLease struct {
 	attempt  delivery.Outcome // how the call ended
 	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
 	moved    *Scheduler       // of the child, that has the lease now; nil: it is this one's
+	id       string           // of the timer, once the call began or is reported: the table may go
 	call     *batchCall       // which it shares with other timers, until that starts; else nil
 }
 
@@ -317,6 +318,7 @@ func (al *activeLeases) begun(f *activeLease) table.Job {
 	f.phase, f.called, f.firedMs, f.call = started, true, al.now.WallMs, nil
 	al.series.overlap(f.handle, f.seq, f.fence)
 	job := al.table.Job(f.handle)
+	f.id = job.ID
 	if job.Attempts == 1 && job.Topic != table.CanaryTopic {
 		f.fromMs = job.LateFromMs
 	}

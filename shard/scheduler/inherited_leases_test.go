@@ -292,3 +292,24 @@ func TestOverdueWithoutTheCanary(t *testing.T) {
 		}
 	}
 }
+
+// TestReportOfATimerThatLeftLongAgo: a leader whose shard is divided again does not say that the
+// lease of a timer is over that left in the division before. Found by the simulator.
+func TestReportOfATimerThatLeftLongAgo(t *testing.T) {
+	r := newReplica(t)
+	gone, next := r.add("gone", 0), r.add("next", time.Hour.Milliseconds())
+	r.turn()
+	report := &Report{Owner: table.NewIncarnation(ownNode, 1), Handle: gone, Seq: r.table.Due(gone).Seq, Fence: r.table.Due(gone).Fence}
+	if report.Fence == 0 {
+		t.Fatal("it is not leased")
+	}
+	for i, h := range []timer.Handle{gone, next} {
+		r.apply(func(b *table.Batch) { b.Divide(2<<i, []uint64{1 << h}) })
+		if r.Reports.Judge(report) {
+			t.Errorf("division %d: a lease that left is said to be over", i+1)
+		}
+		if i == 0 {
+			r.apply(func(b *table.Batch) { b.Sweep(1000) })
+		}
+	}
+}

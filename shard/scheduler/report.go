@@ -91,10 +91,17 @@ type Report struct {
 	Seq, Fence uint64
 	Rev        uint32
 	Attempt    delivery.Outcome
+
+	// The sender's alone: where it has no replica any more, they show which shard has the timer.
+	Topic *timer.Topic // nil: that is not known
+	ID    string       // "": that is not known
 }
 
 func (lr *leaseReports) reportOf(f *activeLease) *Report {
-	return &Report{Owner: lr.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
+	if f.id == "" && lr.table.Live(f.handle, f.seq) {
+		f.id = lr.table.ID(f.handle)
+	}
+	return &Report{Owner: lr.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt, Topic: f.queue.queue.topic, ID: f.id}
 }
 
 // Judge proposes the outcome in a report if the table has its lease. over: the lease is
@@ -122,9 +129,6 @@ func (lr *leaseReports) Judge(r *Report) (over bool) {
 	lr.env.Wake()
 	return false
 }
-
-// Left reports whether the timer of a report may have left for a child.
-func (lr *leaseReports) Left(r *Report) bool { return lr.left(r.Handle, r.Seq) }
 
 // End ends this process's report of a lease that is over by the leader's word.
 func (lr *leaseReports) End(h timer.Handle, fence uint64) {
@@ -273,9 +277,9 @@ func (tl *topicLimits) depart(where Owner, pass func(*Scheduler, timer.Handle, c
 	}
 }
 
-// left reports whether a timer may have left for the child: it is foreign or, once the foreign ones
-// are swept, gone.
+// left reports whether a timer may have left for a child: it is foreign or, after any division,
+// gone.
 func (l *leader) left(h timer.Handle, seq uint64) bool {
 	t := l.table
-	return t.Foreign(h) || t.DividedOf() != 0 && !t.Leaving() && !t.Live(h, seq)
+	return t.Foreign(h) || t.DividedOf() != 0 && !t.Live(h, seq)
 }

@@ -47,7 +47,8 @@ func faults() []fault {
 	list := slices.Concat(processFaults, diskFaults, clockFaults)
 	for _, p := range partitions {
 		list = append(list, fault{name: "network: " + p.name, why: needsNetwork, try: func(s *chaosRun, t *testing.T) []time.Duration {
-			s.awaitSettledWithin(t, s.all(), len(s.all()), settleLimit) // after the fault before, leaderships may be on their way back
+			// After the fault before, leaderships may be on their way back.
+			s.awaitSettledWithin(t, s.all(), len(s.all()), settleLimit)
 			s.cutAndHeal(t, s.network, p, s.load, s.v)
 			return nil
 		}})
