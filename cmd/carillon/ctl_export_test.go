@@ -284,3 +284,32 @@ func TestImportRefuses(t *testing.T) {
 		},
 	})
 }
+
+// An export outlasts a shard that has no leader for a moment. What is refused at once, before any
+// page is there, is said at once.
+func TestExportOutlastsARefusal(t *testing.T) {
+	t.Parallel()
+	topic := reply{status: 200, body: `{"topic":"t","policy":{}}`}
+	refused := reply{status: 503, body: `{"code":"no_leader","detail":"shard 2 has no leader","status":503,"retryable":true}`}
+	runCtl(t, []ctlCase{
+		{
+			name: "a later page", args: []string{"export", "t"},
+			replies: []reply{
+				topic,
+				{status: 200, body: `{"timers":[{"id":"a","state":"scheduled","due_ms":1}],"next_cursor":"next"}`},
+				refused, refused,
+				{status: 200, body: `{"timers":[{"id":"b","state":"scheduled","due_ms":2}]}`},
+			},
+			asked: []string{
+				"GET /v1/topics/t", "GET /v1/topics/t/timers?limit=1000", "GET /v1/topics/t/timers?cursor=next&limit=1000",
+				"GET /v1/topics/t/timers?cursor=next&limit=1000", "GET /v1/topics/t/timers?cursor=next&limit=1000",
+			},
+			out: []string{`"id":"a"`, `"id":"b"`, `{"end":{"timers":2}}`}, err: []string{"exported 2 timers"},
+		},
+		{
+			name: "the first page", args: []string{"export", "t"}, replies: []reply{topic, refused},
+			asked: []string{"GET /v1/topics/t", "GET /v1/topics/t/timers?limit=1000"},
+			err:   []string{"shard 2 has no leader (503 no_leader); try again"}, code: exitFailure, both: true,
+		},
+	})
+}

@@ -35,6 +35,7 @@ const flushTime = time.Second
 
 func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	ignoreSignalsOfOutput()
+	hangups := receiveHangups()
 	keepCrashFromBlocking(term)
 	lines := terminal.NewLog(term.Err, s.logHandler)
 	go lines.Run()
@@ -60,7 +61,7 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	if soft := n.MemoryLimit().Soft(); soft > 0 {
 		debug.SetMemoryLimit(soft)
 	}
-	onHangup(ctx, func() {
+	hangups.handle(ctx, func() {
 		if err := n.Reload(); err != nil {
 			logger.Error("the reload failed in part; the files named here keep their old values", "error", err)
 			return

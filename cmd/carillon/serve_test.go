@@ -211,6 +211,42 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 	}
 }
 
+// A SIGHUP that comes while a node reads its files for the first time ends nothing: the node reads
+// them again. Here they come through a pipe, so that the test knows when they are read.
+func TestServeHandlesAHangupWhileItStarts(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
+	if err := syscall.Mkfifo(tokens, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, firstLine := newToken(t)
+	second, secondLine := newToken(t)
+	write := func(text string, whileRead func()) {
+		t.Helper()
+		var f *os.File
+		for begun := time.Now(); f == nil; <-time.After(time.Millisecond) {
+			var err error
+			if f, err = os.OpenFile(tokens, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil && time.Since(begun) > deadline {
+				t.Fatalf("nobody reads the file: %v", err)
+			}
+		}
+		defer f.Close()
+		whileRead()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := start(t, serveArgs("--data", filepath.Join(t.TempDir(), "data"), "--auth-file", tokens, "--log-level", "error")...)
+	write(firstLine, func() { p.signal(t, syscall.SIGHUP) })
+	_, rest, _ := strings.Cut(p.line(t, "ready on"), "http://")
+	address, _, _ := strings.Cut(rest, ",")
+	write(firstLine+secondLine, func() {})
+	for carillon(t, "", []string{"CARILLON_TOKEN=" + second, "CARILLON_URL=http://" + address}, "ctl", "topics").code != exitOK {
+		if t.Context().Err() != nil {
+			t.Fatal("the new token never became known")
+		}
+	}
+}
+
 func newToken(t *testing.T) (token, line string) {
 	t.Helper()
 	token, line, _ = strings.Cut(carillon(t, "", nil, "token", "--scopes", "add,cancel,read,topics,admin").out, "\n")

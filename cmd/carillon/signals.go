@@ -12,15 +12,23 @@ import (
 // background processes write would stop it.
 func ignoreSignalsOfOutput() { signal.Ignore(syscall.SIGPIPE, syscall.SIGXFSZ, syscall.SIGTTOU) }
 
-// onHangup calls reload at each SIGHUP until the context ends. It returns at once.
-func onHangup(ctx context.Context, reload func()) {
-	hangups := make(chan os.Signal, 1) // one waiting is enough: reload reads all there is
-	signal.Notify(hangups, syscall.SIGHUP)
+// hangups are the SIGHUPs that are not handled yet.
+type hangups chan os.Signal
+
+// receiveHangups begins before a node reads its files: by default a SIGHUP would end the process.
+func receiveHangups() hangups {
+	h := make(hangups, 1) // one waiting is enough: reload reads all there is
+	signal.Notify(h, syscall.SIGHUP)
+	return h
+}
+
+// handle calls reload at each of them until the context ends. It returns at once.
+func (h hangups) handle(ctx context.Context, reload func()) {
 	go func() {
-		defer signal.Stop(hangups)
+		defer signal.Stop(h)
 		for {
 			select {
-			case <-hangups:
+			case <-h:
 				reload()
 			case <-ctx.Done():
 				return
