@@ -1,6 +1,7 @@
 package table
 
 import (
+	"carillon/shard/table/index"
 	"carillon/shard/table/slab"
 	"carillon/timer"
 )
@@ -17,16 +18,20 @@ func (l *loader) finish() {
 		l.freeOthers()
 	}
 	l.checkFree()
+	ids := t.ids.Fill(int(t.slots.High)-t.slots.Unused, l.sameID)
 	for h := timer.Handle(1); h <= t.slots.High && l.err == nil; h++ {
 		s := t.slots.At(h)
 		if s.State() != 0 {
-			l.enter(h, s)
+			l.enter(ids, h, s)
 			t.place(h, s)
 			if state := s.State(); t.foreign(h) && (state == timer.Done || state == timer.Cancelled) {
 				l.foreignOver++
 			}
 		}
 		t.endUpdate(h, s)
+	}
+	if first, second := ids.Done(); second != 0 {
+		l.fail("handles %d and %d have one id", first, second)
 	}
 	if l.err == nil {
 		l.checkFinished(&t.finished, t.topics.totals[timer.Done]+t.topics.totals[timer.Cancelled])
@@ -58,18 +63,18 @@ func (l *loader) checkFree() {
 }
 
 // enter adds a timer to the index unless a newer one has superseded it.
-func (l *loader) enter(h timer.Handle, s *slab.Slot) {
+func (l *loader) enter(ids *index.Filler, h timer.Handle, s *slab.Slot) {
+	if l.t.chains[h].newer == 0 {
+		ids.Add(l.t.idHash(l.t.topics.rows[s.Topic].id, l.t.content.View(s.Ref).ID), uint32(h))
+	}
+}
+
+// sameID reports whether two timers of this shard have one id, or two that have left.
+func (l *loader) sameID(a, b uint32) bool {
 	t := l.t
-	if l := t.chains[h]; l.newer != 0 {
-		return
-	}
-	topic := t.topics.rows[s.Topic].id
-	id := t.content.View(s.Ref).ID
-	if other := t.Find(topic, id); other != 0 {
-		l.fail("handles %d and %d have one id", other, h)
-		return
-	}
-	t.ids.Insert(t.idHash(topic, id), uint32(h))
+	x, y := t.slots.At(timer.Handle(a)), t.slots.At(timer.Handle(b))
+	return x.Topic == y.Topic && string(t.content.View(x.Ref).ID) == string(t.content.View(y.Ref).ID) &&
+		t.foreign(timer.Handle(a)) == t.foreign(timer.Handle(b))
 }
 
 func (l *loader) checkFinished(f *finished, total int64) {

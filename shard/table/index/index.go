@@ -79,6 +79,12 @@ func (ix *Index) Find(hash uint32, is func(number uint32) bool) uint32 {
 
 // Insert adds a number that the index does not have.
 func (ix *Index) Insert(hash, number uint32) {
+	ix.roomFor(hash).put(uint64(hash)<<numberBits | uint64(number))
+	ix.count++
+}
+
+// roomFor is the part of a hash, with room for one more.
+func (ix *Index) roomFor(hash uint32) *part {
 	if len(ix.dir) == 0 {
 		ix.dir = []*part{ix.newPart(0, partMin)}
 	}
@@ -87,8 +93,7 @@ func (ix *Index) Insert(hash, number uint32) {
 		ix.expand(p, hash)
 		p = ix.part(hash)
 	}
-	p.put(uint64(hash)<<numberBits | uint64(number))
-	ix.count++
+	return p
 }
 
 func (p *part) put(entry uint64) {
