@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/bits"
 	"slices"
 
 	"carillon/shard/table/content"
@@ -45,6 +46,14 @@ func (d *division) foreign(h timer.Handle) bool { return d.leaving != nil && d.l
 
 func (l *leavingHalf) has(h timer.Handle) bool {
 	return h <= l.high && l.slots[h>>6]>>(h&63)&1 != 0
+}
+
+// count is how many slots are foreign.
+func (l *leavingHalf) count() (n timer.Handle) {
+	for _, word := range l.slots {
+		n += timer.Handle(bits.OnesCount64(word))
+	}
+	return n
 }
 
 // set marks a slot as foreign, or as not foreign.
@@ -277,7 +286,7 @@ func (l *loader) start() {
 }
 
 // BeginBirth starts to save what LoadChild reads: the foreign timers of a table that is not swept.
-// It is a snapshot in all else. The child's replicas find out whether memory was sound.
+// It is a snapshot in all else, but other slots have no records. The child's replicas find out whether memory was sound.
 func (t *Table) BeginBirth() *Snapshot {
 	s := t.BeginSnapshot()
 	s.birth = true
@@ -315,7 +324,7 @@ func (l *loader) freeOthers() {
 	t := l.t
 	t.slots.High, t.slots.Free, t.slots.Unused = l.child.high, 0, 0
 	for h := t.slots.High; h > 0; h-- {
-		if t.slots.At(h).State() == 0 {
+		if t.slots.Extend(h); t.slots.At(h).State() == 0 {
 			t.slots.LoadFree(h, t.slots.Free)
 			t.slots.Free = h
 			t.slots.Unused++

@@ -10,12 +10,15 @@ import (
 // index, wheel and sums.
 func (l *loader) finish() {
 	t := l.t
-	if l.records != t.slots.High || l.child == nil && l.unused != t.slots.Unused {
+	switch {
+	case l.child != nil && l.records != l.child.count():
+		l.fail("%d slots of %d that have left", l.records, l.child.count())
+		return
+	case l.child != nil:
+		l.freeOthers()
+	case l.records != t.slots.High || l.unused != t.slots.Unused:
 		l.fail("%d slots, %d free; the header says %d and %d", l.records, l.unused, t.slots.High, t.slots.Unused)
 		return
-	}
-	if l.child != nil {
-		l.freeOthers()
 	}
 	l.checkFree()
 	ids := t.ids.Fill(int(t.slots.High)-t.slots.Unused, l.sameID)

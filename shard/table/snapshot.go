@@ -3,6 +3,7 @@ package table
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 
 	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
@@ -97,6 +98,9 @@ func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	limit := len(dst) + budget
 	for steps := max(budget, 1); steps > 0 && (len(dst) < limit || budget <= 0) && s.cursor < s.high; steps-- {
 		s.cursor++
+		if s.birth {
+			s.cursor = s.nextForeign(s.cursor)
+		}
 		if h := s.cursor; s.saved[h>>6]>>(h&63)&1 == 0 {
 			dst = s.appendSlot(dst, h)
 		}
@@ -107,6 +111,16 @@ func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	dst = binary.AppendUvarint(append(dst, recordEnd), uint64(s.high))
 	s.Abort()
 	return dst, true
+}
+
+// nextForeign returns the first foreign slot from h on, or high if none is below that.
+func (s *Snapshot) nextForeign(h timer.Handle) timer.Handle {
+	for l := s.t.leaving; l != nil && h <= l.high; h = (h | 63) + 1 {
+		if word := l.slots[h>>6] >> (h & 63); word != 0 {
+			return min(h+timer.Handle(bits.TrailingZeros64(word)), s.high)
+		}
+	}
+	return s.high
 }
 
 // Abort ends the snapshot. It may be called at any time and repeatedly.
@@ -184,7 +198,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	t := s.t
 	o := t.slots.At(h)
 	if s.birth && !t.foreign(h) {
-		return append(binary.AppendUvarint(append(dst, recordFree), uint64(h)), 0)
+		return dst
 	}
 	if !s.birth {
 		s.slots += t.slotHash(h, o)
