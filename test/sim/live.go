@@ -264,6 +264,11 @@ func (w *World) dispensable() *node {
 				voters++
 				// a replica with a flipped bit may have to be made anew from the others
 				alive += int(b2u(!n.gone && n != without && !n.struck[row.Group]))
+				if n.gone && w.growing.on {
+					// its replica is about to move, perhaps to the node that would be stopped, and
+					// a shard that moves is not divided
+					return nil
+				}
 			}
 		}
 		if !row.Settled || 2*alive <= voters || w.numbered > 0 && row.Group != shard.Meta && voters != w.swarm.replicas {
