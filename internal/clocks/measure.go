@@ -5,11 +5,22 @@ import (
 	"time"
 )
 
+const (
+	// burst is how far apart two messages must arrive to be measured apart. What lay in a socket
+	// while this node or its network stood still arrives at once, however old it is.
+	burst = 200 * time.Millisecond
+	// silence is how long nothing must arrive for the next burst to be of any age.
+	silence = 1500 * time.Millisecond
+)
+
 // Measured is another node's wall clock, as its last messages showed it.
 type Measured struct {
-	// its wall clock minus this node's boot clock at the arrival of a message, in ms
+	// its wall clock minus this node's boot clock at the arrival of a message, in ms; of a burst the
+	// largest
 	offsets [8]int64
-	n       int // comparable messages so far
+	n       int           // comparable bursts so far
+	at      time.Duration // when the last one began
+	known   bool          // it followed the one before within silence
 	steps   uint32
 }
 
@@ -20,18 +31,25 @@ func (m *Measured) Take(boot time.Duration, wallMs int64, steps uint32) bool {
 		return false
 	}
 	if steps > m.steps {
-		m.n, m.steps = 0, steps // older measurements are from before the clock was set
+		m.n, m.known, m.steps = 0, false, steps // older measurements are from before the clock was set
 	}
-	m.offsets[m.n%len(m.offsets)] = wallMs - boot.Milliseconds()
-	m.n++
+	offset := wallMs - boot.Milliseconds()
+	if m.n == 0 || boot-m.at >= burst {
+		m.known = m.n > 0 && boot-m.at < silence
+		m.offsets[m.n%len(m.offsets)] = offset
+		m.n++
+		m.at = boot
+	}
+	last := &m.offsets[(m.n-1)%len(m.offsets)]
+	*last = max(*last, offset)
 	return true
 }
 
-// OffsetMs is the sender's wall clock minus this node's boot clock; false: nothing was measured.
-// The delay of a message only makes the clock look late, so the largest of several offsets is the
-// most exact.
+// OffsetMs is the sender's wall clock minus this node's boot clock; false: it is not known. The first
+// burst, and the first after a silence, may be of any age; the next one tells. The delay of a
+// message only makes the clock look late, so the largest of several offsets is the most exact.
 func (m *Measured) OffsetMs() (ms int64, ok bool) {
-	if m.n == 0 {
+	if !m.known {
 		return 0, false
 	}
 	return slices.Max(m.offsets[:min(m.n, len(m.offsets))]), true

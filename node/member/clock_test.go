@@ -48,9 +48,14 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 			t.Errorf("its own clock off by %d ms: the other's seems off by %d", off, ms)
 		}
 	}
-	now += heartbeatInterval
-	say(now, epochMs+now.Milliseconds()-60_000, 1)
-	h, ago, _ = l.last(now, 2)
+	for i := range 2 {
+		now += heartbeatInterval
+		say(now, epochMs+now.Milliseconds()-60_000, 1)
+		h, ago, _ = l.last(now, 2)
+		if got, known := h.clock(2, ago); known != (i == 1) {
+			t.Errorf("%d messages after its clock was set back: known: %t, %+v", i+1, known, got)
+		}
+	}
 	if got, _ := h.clock(2, ago); got.OffsetMs != epochMs-60_000 || got.Steps != 1 {
 		t.Errorf("after its clock was set back: %+v", got)
 	}
