@@ -18,8 +18,8 @@ type clock struct {
 	monoStopped time.Duration // how long the monotonic clock has stood still in total
 	bootStopped time.Duration // … and the boot clock
 
-	left    struct{ off, at time.Duration } // its error before it was set last, and when that was
-	touched time.Duration                   // when the wall clock was last set, or last stood still; 0: never
+	left struct{ off, at time.Duration } // its error before it was set last, and when that was
+	steadiness
 
 	asleep     bool // the monotonic clock stands still since asleepAt
 	bootAsleep bool // … and the boot clock
@@ -28,6 +28,39 @@ type clock struct {
 	frozen   bool // the wall clock stands still at frozenAt
 	frozenAt time.Duration
 }
+
+// steadiness is for how long a process may take the wall clock for steady.
+type steadiness struct {
+	touched time.Duration // when the wall clock last stepped, or last stood still; 0: never
+	// when the window began in which it may move by clocks.Slew, and its lead over the boot clock then
+	baseAt, base time.Duration
+}
+
+// move changes the clocks. A move of the wall clock against the boot clock by no more than Slew
+// within SlewWindow is no step, however it came about: to a process the clock is steady.
+func (c *clock) move(change func()) {
+	stood, now := c.frozen, c.world.now
+	if passed := now - c.baseAt; passed >= clocks.SlewWindow {
+		c.baseAt, c.base = now-passed%clocks.SlewWindow, c.lead()
+	}
+	change()
+	if stood && !c.frozen || (c.lead()-c.base).Abs() > clocks.Slew {
+		c.touch()
+	}
+}
+
+// touch takes note of a step of the wall clock.
+func (c *clock) touch() {
+	c.touched = c.world.now
+	c.rebase()
+}
+
+// rebase begins another window.
+func (c *clock) rebase() { c.baseAt, c.base = c.world.now, c.lead() }
+
+// lead is how far the wall clock is ahead of the boot clock, which is all that a process sees. A
+// virtual machine that was stopped may come back to the lead that it trusted, at another time.
+func (c *clock) lead() time.Duration { return c.wall() - c.Boot() }
 
 // passed is the time since the start of the run, as the machine's oscillator measures it.
 func (c *clock) passed() time.Duration {

@@ -112,7 +112,7 @@ func (n *node) setClock(off time.Duration) {
 	w.counts.Steps++
 	w.counts.Far += int(b2u(off > time.Minute || off < -time.Minute))
 	n.clock.left.off, n.clock.left.at = n.off(), w.now
-	n.clock.step, n.clock.touched, n.clock.frozen = off, w.now, false
+	n.clock.move(func() { n.clock.step, n.clock.frozen = off, false })
 	w.note(n, "step", 0, uint64(off), "")
 	n.wake(0)
 }
@@ -137,21 +137,18 @@ func (n *node) wakeClocks() {
 	if !c.asleep {
 		return
 	}
-	c.monoStopped += n.w.now - c.asleepAt
-	if c.bootAsleep {
-		c.bootStopped += n.w.now - c.asleepAt
-		// if all three clocks stood still, the machine cannot notice
-		c.touched, c.frozen = n.w.now, false
-	}
-	c.asleep = false
+	c.move(func() {
+		c.monoStopped += n.w.now - c.asleepAt
+		if c.bootAsleep {
+			c.bootStopped += n.w.now - c.asleepAt
+			c.frozen = false
+		}
+		c.asleep = false
+	})
 }
 
 // off is the error of a machine's wall clock.
 func (n *node) off() time.Duration { return n.clock.wall() - n.w.now }
-
-// lead is how far the wall clock is ahead of the boot clock, which is all that the process sees. A
-// virtual machine that was stopped may come back to the lead that it trusted, at another time.
-func (n *node) lead() time.Duration { return n.clock.wall() - n.clock.Boot() }
 
 func (n *node) isRight() bool { return n.off().Abs() <= rightWithin }
 
@@ -182,7 +179,7 @@ func (n *node) mayBeMisled() bool {
 	w := n.w
 	slewed := (n.off() - n.beganOff).Abs() <= clocks.Slew // since the process began; so it has seen no step
 	if w.now-n.clock.touched < clocks.SteadyFor-500*time.Millisecond && n.bootedAt < n.clock.touched && !n.confirmed() && !slewed &&
-		(n.believedOff-n.off()).Abs() > sureWithin && (n.trustedLead-n.lead()).Abs() > clocks.Slew { // otherwise the clock is as it was before
+		(n.believedOff-n.off()).Abs() > sureWithin && (n.trustedLead-n.clock.lead()).Abs() > clocks.Slew { // otherwise the clock is as it was before
 		return false
 	}
 	if !w.rightOnes() || !n.hearsRight() || w.now-n.resumedAt < 500*time.Millisecond {
@@ -220,9 +217,9 @@ func (n *node) hearsRight() bool {
 // stood still and is again: the process cannot know, and takes its clock for steady.
 func (n *node) passOver() {
 	if n.clock.touched > n.lookedAt && n.resumedAt > n.clock.touched && (n.off()-n.lookedOff).Abs() <= rightWithin {
-		n.clock.touched = n.lookedTouched
+		n.clock.steadiness = n.lookedSteady
 	}
-	n.lookedAt, n.lookedOff, n.lookedTouched = n.w.now, n.off(), n.clock.touched
+	n.lookedAt, n.lookedOff, n.lookedSteady = n.w.now, n.off(), n.clock.steadiness
 }
 
 // checkClock checks the time that a process trusts. It returns the error of the time that the
@@ -238,14 +235,14 @@ func (n *node) checkClock() (wrong time.Duration) {
 	}
 	within := sureWithin + time.Duration(float64(w.now)*w.swarm.drift)
 	if wrong <= within && wrong >= -within-behindWithin {
-		n.trustedLead = n.lead()
+		n.trustedLead = n.clock.lead()
 		return wrong
 	}
 	if !n.mayBeMisled() {
 		w.violate("clock", "node %d trusts a time that is wrong by %s, %s after its clock was set: %s", n.id, wrong, w.now-n.clock.touched, w.clockwork())
 	}
 	w.counts.Misled++
-	n.believedOff, n.trustedLead = wrong, n.lead()
+	n.believedOff, n.trustedLead = wrong, n.clock.lead()
 	w.checker.misled = w.now
 	return wrong
 }
@@ -255,7 +252,8 @@ func (w *World) rightClocks() {
 	for _, n := range w.nodes {
 		n.wakeClocks()
 		if n.clock.frozen {
-			n.clock.frozen, n.clock.touched = false, w.now
+			n.clock.frozen = false
+			n.clock.touch()
 		}
 		if n.clock.step != 0 {
 			n.setClock(0)

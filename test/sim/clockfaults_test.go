@@ -6,8 +6,60 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/clocks"
 	"carillon/timer"
 )
+
+// TestSlewIsNoStep: the checker takes a clock for steady exactly if a process does: also if it was
+// set by less than a step (992384), or a stop moved it by less (996306).
+func TestSlewIsNoStep(t *testing.T) {
+	const small = clocks.Slew - 10*time.Millisecond
+	script := func(w *World) {
+		w.lay()
+		w.found()
+		w.pass(time.Second)
+		n := w.nodes[0]
+		set := func(by time.Duration) func() { return func() { n.setClock(n.clock.step + by) } }
+		stop := func(d time.Duration) func() { return func() { n.sleep(d) } }
+		for i, c := range []struct {
+			after time.Duration
+			move  func()
+			steps bool
+		}{
+			{0, set(-small), false},
+			{0, set(-small), true}, // both within SlewWindow
+			{0, set(-small), false},
+			{0, set(small), false},
+			{0, set(-small), false},
+			{clocks.SlewWindow, set(-small), false},
+			{0, set(-small), true},
+			{clocks.SlewWindow, stop(96 * time.Millisecond), false},
+			{0, stop(100 * time.Millisecond), false},
+			{0, stop(96 * time.Millisecond), true},
+			{0, set(-small), false},
+			{0, stop(300 * time.Millisecond), false}, // back to where it was
+			{0, stop(300 * time.Millisecond), true},
+		} {
+			w.pass(c.after)
+			steps, touched := n.keeper.State().Steps, n.clock.touched
+			c.move()
+			w.pass(time.Second)
+			if seen := n.keeper.State().Steps > steps; seen != c.steps || n.clock.touched > touched != c.steps {
+				t.Errorf("move %d: seen by the process as a step: %t, by the checker: %t, expected %t", i, seen, n.clock.touched > touched, c.steps)
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := Run(Config{Seed: 1, Settle: synctest.Wait, script: script, Change: func(p *Plan) {
+			representative(p)
+			p.calm()
+			p.nodes, p.replicas, p.clocks.stops = 1, 1, 1
+		}})
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	})
+}
 
 // TestClocksThatAreBelievedAndSetRight: all clocks are wrong for so long that processes must trust
 // them, and are then corrected, each time under retries, debounces, series and timers that expire.

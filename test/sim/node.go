@@ -40,9 +40,10 @@ type node struct {
 	// error of the wrong clock that the process last had to trust
 	believedOff time.Duration
 	trustedLead time.Duration // of the wall clock over the boot clock, when it was trusted last
-	// when the process looked at its clock last, the clock's error, and when it had been touched
-	lookedAt, lookedOff, lookedTouched time.Duration
-	bootedAt                           time.Duration // boot time of the machine
+	// when the process looked at its clock last, the clock's error, and its steadiness
+	lookedAt, lookedOff time.Duration
+	lookedSteady        steadiness
+	bootedAt            time.Duration // boot time of the machine
 	// clock state that the process leaves for the next one until the machine reboots
 	saved *clocks.Saved
 
@@ -137,6 +138,7 @@ func (w *World) newNode(name string) *node {
 	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: memfs.New(), votes: map[timer.ShardID]promised{},
 		level: feature.LevelOfBuild, struck: map[timer.ShardID]bool{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
+	n.clock.rebase()
 	w.nodes = append(w.nodes, n)
 	return n
 }

@@ -306,8 +306,9 @@ func (w *World) freeze() {
 		n.clock.frozen = false
 		if w.faultRNG.IntN(2) == 0 && !w.calm {
 			n.clock.step -= n.clock.wall() - at
+			n.clock.rebase()
 		} else {
-			n.clock.touched = w.now
+			n.clock.touch()
 		}
 		n.wake(0)
 	})
