@@ -151,7 +151,7 @@ func (w *World) fillDisk() {
 	n.disk.SetCapacity(huge - int64(free) + w.chance.Int64N(left) + 1)
 	w.counts.Filled++
 	w.note(n, "disk full", 0, huge-free, "")
-	w.after(w.chance.between(time.Second, 20*time.Second), func() { n.disk.SetCapacity(0) })
+	w.after(w.chance.between(time.Second, 20*time.Second), func() { n.latest().disk.SetCapacity(0) })
 }
 
 // cutWithin may cut the power soon. It is called when a replica has just moved and the nodes are

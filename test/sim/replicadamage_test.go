@@ -226,3 +226,39 @@ func TestMostReplicasDamaged(t *testing.T) {
 		})
 	}
 }
+
+// TestReplacedOnceThereIsRoom: the disk of a node that asks to be replaced has no room for what the
+// replacement writes: for nothing, for a part of the first file, or for that file alone. The process
+// ends, its supervisor starts it again and again, and the node is replaced when there is room.
+func TestReplacedOnceThereIsRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	for _, free := range []int64{0, 100, 400} {
+		r := damaged(t, longLog, func(w *World) {
+			n := w.nodes[0]
+			spoilMiddle(t, n.disk, n.closedSegment(0.5), 150)
+			n.rotten, w.checker.sick[n.id] = true, true
+			for _, n := range w.nodes {
+				n.begin()
+			}
+			w.pass(time.Second)
+			if !n.up || n.host != nil {
+				t.Fatal("it does not ask")
+			}
+			n.disk.SetFree(free)
+			w.pass(6 * time.Second)
+			if _, err := n.disk.Stat(filepath.Join(dataDir, "set-aside.json")); (err == nil) != (free == 400) {
+				t.Errorf("%d bytes free: the first file: %v", free, err)
+			}
+			if w.counts.Replaced > 0 || w.counts.AtOnce < 3 {
+				t.Errorf("%d bytes free: %d replaced, %d starts", free, w.counts.Replaced, w.counts.AtOnce)
+			}
+			n.disk.SetCapacity(0)
+			w.pass(20 * time.Second)
+		})
+		if r.Counts.Replaced != 1 {
+			t.Errorf("%d bytes free: %d replaced", free, r.Counts.Replaced)
+		}
+	}
+}
