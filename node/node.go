@@ -141,7 +141,8 @@ func (n *Node) MemoryLimit() limits.Memory { return n.mem }
 // after a clean stop, ErrRemoved when the cluster has removed the node, and an error that is
 // ErrStayDown when no restart would repair it. When the log fails it returns within a moment, and
 // the process must end: requests and calls that hang may still be under way.
-func (n *Node) Run(ctx context.Context) error {
+func (n *Node) Run(ctx context.Context) (err error) {
+	defer func() { err = advise(err, n.cfg.DataDir) }()
 	var fsys vfs.FS = vfs.OS{}
 	if !n.cfg.TestClock.IsZero() {
 		fsys = vfs.Unsynced{FS: fsys}

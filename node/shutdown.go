@@ -3,10 +3,13 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"syscall"
 	"time"
 
 	"carillon/internal/vfs"
 	"carillon/shard"
+	"carillon/shard/halt"
 )
 
 // handOverTime is how long a stopping node tries to give its leaderships away.
@@ -100,12 +103,23 @@ func (c *core) logStopped() (ended func()) {
 var ErrStayDown = errors.New("node: it must stay down until an operator has looked")
 
 // stayDown marks an error so. A full disk and a directory that another process holds pass by
-// themselves; of a memory that has changed by itself the disk has what is right.
+// themselves; of a memory that has changed by itself the disk has what is right. A node that halts
+// stays down, also if its disk has no room for the record of that.
 func stayDown(err error) error {
-	if err == nil || vfs.IsFull(err) || errors.Is(err, vfs.ErrLocked) || errors.Is(err, ErrRemoved) || errors.Is(err, shard.ErrMemoryFault) {
+	_, halted := errors.AsType[*halt.Error](err)
+	passes := vfs.IsFull(err) || errors.Is(err, vfs.ErrLocked) || errors.Is(err, ErrRemoved) || errors.Is(err, shard.ErrMemoryFault)
+	if err == nil || passes && !halted {
 		return err
 	}
 	return stayDownError{err}
+}
+
+// advise adds to the error of a full disk what to do about it.
+func advise(err error, dir string) error {
+	if full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); !full || errors.Is(err, ErrStayDown) {
+		return err
+	}
+	return fmt.Errorf("%w; make room on this disk, but not by hand inside %s: the next start tries again", err, dir)
 }
 
 type stayDownError struct{ error }

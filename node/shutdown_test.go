@@ -2,13 +2,18 @@ package node
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"carillon/node/member"
 	"carillon/node/task"
+	"carillon/shard/halt"
 )
 
 // TestPortForOthersClosesLast: to the other nodes a closed port is the proof that this process has
@@ -37,4 +42,20 @@ func TestPortForOthersClosesLast(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestFullDiskAtTheEnd: a process that ends for want of room is started again, and says what to do.
+// One that halts is not, also if there is no room for the record of its halt.
+func TestFullDiskAtTheEnd(t *testing.T) {
+	full := &fs.PathError{Op: "write", Path: "/data/x", Err: syscall.ENOSPC}
+	if err := advise(stayDown(full), "/data"); errors.Is(err, ErrStayDown) || !errors.Is(err, full) || !strings.Contains(err.Error(), "make room on this disk, but not by hand inside /data") {
+		t.Errorf("a full disk: %v", err)
+	}
+	halted := errors.Join(&halt.Error{Reason: halt.LostEnd, Err: errors.New("it has lost its end")}, full)
+	if err := advise(stayDown(halted), "/data"); !errors.Is(err, ErrStayDown) || strings.Contains(err.Error(), "make room") {
+		t.Errorf("a halt on a full disk: %v", err)
+	}
+	if err := advise(stayDown(nil), "/data"); err != nil {
+		t.Error(err)
+	}
 }

@@ -66,7 +66,7 @@ type record struct {
 }
 
 // Write durably records that the node of a data directory has halted. It keeps an earlier
-// record.
+// record. An empty one needs no room on the disk, and refuses a start just as well.
 func Write(fsys vfs.FS, dir string, nowMs int64, halt *Error) error {
 	path := filepath.Join(dir, file)
 	if _, err := fsys.Stat(path); err == nil {
@@ -77,7 +77,10 @@ func Write(fsys vfs.FS, dir string, nowMs int64, halt *Error) error {
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(fsys, path, append(data, '\n'))
+	if err = vfs.WriteFileAtomic(fsys, path, append(data, '\n')); vfs.IsFull(err) {
+		err = vfs.WriteFileAtomic(fsys, path, nil)
+	}
+	return err
 }
 
 // Check returns a *Error if the node of a data directory has halted, or another error if
@@ -95,6 +98,9 @@ func Check(fsys vfs.FS, dir string) error {
 	data, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {
 		return fmt.Errorf("halt: read %s: %w", path, err)
+	}
+	if len(data) == 0 {
+		return &Error{Err: fmt.Errorf("this node ended itself, and had no room to store why; its log has it (%s)", path)}
 	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {

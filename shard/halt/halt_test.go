@@ -34,3 +34,21 @@ func TestFirstHaltStays(t *testing.T) {
 		t.Error("an unreadable record refuses no start")
 	}
 }
+
+// TestHaltOnAFullDisk: a halt that finds no room for its reason refuses a start all the same.
+func TestHaltOnAFullDisk(t *testing.T) {
+	for _, free := range []int64{1, 20} {
+		fsys := memfs.New()
+		if err := fsys.MkdirAll("data"); err != nil {
+			t.Fatal(err)
+		}
+		fsys.SetFree(free)
+		if err := Record(fsys, "data", 0, &Error{LostEnd, errors.New("the reason")}); strings.Contains(err.Error(), "could not be stored") {
+			t.Errorf("%d bytes free: %v", free, err)
+		}
+		err := Check(fsys, "data")
+		if _, ok := errors.AsType[*Error](err); !ok || !strings.Contains(err.Error(), "no room to store why") || !strings.Contains(err.Error(), "must not vote") {
+			t.Errorf("%d bytes free: it is refused by %v", free, err)
+		}
+	}
+}

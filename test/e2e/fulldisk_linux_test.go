@@ -43,13 +43,19 @@ func diskOf(t testing.TB, size string) string {
 // restores its size.
 func fillWhole(t testing.TB, dir string) (free func()) {
 	t.Helper()
+	return fillButFor(t, dir, 0)
+}
+
+// fillButFor leaves so many blocks free.
+func fillButFor(t testing.TB, dir string, blocks int64) (free func()) {
+	t.Helper()
 	resize := func(size string) error { return syscall.Mount("e2e", dir, "tmpfs", syscall.MS_REMOUNT, size) }
 	for tries := 0; ; tries++ { // the node may write meanwhile
 		var s syscall.Statfs_t
 		if err := syscall.Statfs(dir, &s); err != nil {
 			t.Fatal(err)
 		}
-		err := resize(fmt.Sprintf("size=%d", (int64(s.Blocks)-int64(s.Bfree))*s.Bsize))
+		err := resize(fmt.Sprintf("size=%d", (int64(s.Blocks)-int64(s.Bfree)+blocks)*s.Bsize))
 		if err == nil {
 			break
 		}
@@ -293,4 +299,55 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	check()
 	node.stop(t)
 	serve(t, filepath.Join(dir, "data")).stop(t)
+}
+
+// TestDamagedNodeOnAFullDisk: a node with a damaged log has no room on its disk. It ends, says what to
+// do, and loses nothing, however far it gets. With room the next start replaces it.
+func TestDamagedNodeOnAFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	t.Parallel()
+	const timers = 500
+	dir := smallDiskDir(t)
+	members := loopbackMembers(t, 3)
+	full := members[1]
+	full.dir = filepath.Join(dir, "data")
+	c := found(t, members)
+	keepTimers(t, c, timers)
+	before := nodeID(t, full.dir)
+	full.spoil(t, 0.4, 0.4)
+	c.start(t, members[0])
+	c.start(t, members[2])
+	for _, start := range []struct {
+		blocks int64
+		fails  string
+		moved  bool
+	}{
+		{0, "write identity", false},
+		{1, "set the damaged directory aside", true},
+		{0, "set the damaged directory aside", true},
+		{4, "no room for the log", true},
+	} {
+		free := fillButFor(t, dir, start.blocks)
+		c.start(t, full)
+		if code := full.process().awaitExit(t, time.Minute); code != 1 {
+			t.Errorf("%+v: exit code %d", start, code)
+		}
+		if says := full.process().lastWords(); !strings.Contains(says, start.fails) || !strings.Contains(says, "no space left on device; make room on this disk") {
+			t.Errorf("%+v: it says %s", start, says)
+		}
+		free()
+		if moved := len(full.aside(t)) > 0; moved != start.moved {
+			t.Errorf("%+v: content was moved: %v", start, moved)
+		}
+	}
+	c.start(t, full)
+	c.awaitHealthy(t)
+	full.wasReplaced(t, before)
+	for _, m := range members {
+		if got := len(m.client.all(t, "kept")); got != timers {
+			t.Errorf("%s lists %d timers, want %d", m.name, got, timers)
+		}
+	}
 }
