@@ -75,7 +75,7 @@ func (b *backupRun) shard(ctx context.Context, c *core, id timer.ShardID, parent
 			}
 		}
 		if err := c.router.State(ctx, id, b); err != nil {
-			return fmt.Errorf("shard %d: %w", id, err)
+			return ofShard(id, err)
 		}
 		now, err := c.divided(ctx, child)
 		switch {
@@ -97,9 +97,17 @@ func (b *backupRun) state(ctx context.Context, c *core, id timer.ShardID) error 
 		err = b.file.End()
 	}
 	if err != nil {
-		return fmt.Errorf("shard %d: %w", id, err)
+		return ofShard(id, err)
 	}
 	return nil
+}
+
+// ofShard is the error of a shard's part.
+func ofShard(id timer.ShardID, err error) error {
+	if errors.Is(err, timer.ErrLowDisk) {
+		return fmt.Errorf("shard %d: its leader has no room for the snapshot of which a backup is made: %w", id, err)
+	}
+	return fmt.Errorf("shard %d: %w", id, err)
 }
 
 // divided reports whether a shard has got its timers from the one that it is divided from. It waits

@@ -237,10 +237,15 @@ func (h *Host) MemoryTight() bool { return h.cfg.near(h.needed()) }
 // Disk returns the state of the log's disk. It may be called from any goroutine.
 func (h *Host) Disk() wal.Disk { return h.stream.Disk() }
 
+// lowDisk is the error of this node's disk when it is low.
+func (c *Config) lowDisk(d wal.Disk) timer.LowDiskError {
+	return timer.LowDiskError{Node: c.Node, Name: c.Name, Path: c.Dir, Free: d.Free, Limit: d.Limit}
+}
+
 // LowDisks returns the nodes whose disk is low, this node first.
 func (h *Host) LowDisks() (low []timer.LowDiskError) {
 	if d := h.Disk(); d.Low {
-		low = append(low, timer.LowDiskError{Node: h.cfg.Node, Name: h.cfg.Name, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit})
+		low = append(low, h.cfg.lowDisk(d))
 	}
 	if h.cfg.Shortages != nil {
 		low = append(low, h.cfg.Shortages.LowDisks()...)

@@ -128,6 +128,29 @@ func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestStateOnAFullDisk: where the disk has no room for the snapshot of which a backup is made, the
+// backup is told so at once. With room the same request is answered.
+func TestStateOnAFullDisk(t *testing.T) {
+	r := newHostHarness(t, func(cfg *Config) { cfg.Name = "n1" })
+	r.add("first", time.Hour)
+	index := r.confirm()
+	r.fs.SetFree(1 << 20)
+	var err error
+	r.blocking(func() { _, err = r.host.OpenState(1, index) })
+	if low, _ := errors.AsType[timer.LowDiskError](err); low.Name != "n1" || low.Path != "data" {
+		t.Errorf("no room: %v", err)
+	}
+	r.fs.SetCapacity(0)
+	s := r.openState(index)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	r.fs.SetFree(1 << 20)
+	if err := r.openState(index).Close(); err != nil {
+		t.Errorf("the snapshot is there: %v", err)
+	}
+}
+
 // TestFullDiskInATurnOfTheLog: the log finds no room for the name of its next segment, when the one
 // before is sealed. The process continues: what it cannot make durable is not acknowledged, and
 // with room all continues by itself.

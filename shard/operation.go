@@ -238,8 +238,7 @@ func (r *replica) expire(now time.Duration) {
 
 func (r *replica) timeoutError() error {
 	if r.w.stream.Full() {
-		d := r.w.stream.Disk()
-		return timer.LowDiskError{Node: r.w.host.cfg.Node, Path: r.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
+		return r.w.host.cfg.lowDisk(r.w.stream.Disk())
 	}
 	if r.serving {
 		return timer.ErrOverloaded

@@ -132,7 +132,7 @@ func (s *snapshots) mayTry(r *replica, now time.Duration) bool {
 // beginSnapshot starts a snapshot. If the disk has no room for it, the group tries again later and
 // leaves the room to the log.
 func (w *worker) beginSnapshot(r *replica) {
-	if !w.stream.HasRoom(uint64(r.machine.bytes()), w.stream.SnapshotFloor()) {
+	if !r.snapshotFits() {
 		r.files.failedAt = w.now.Mono
 		w.host.cfg.Logger.Error("no disk space for a snapshot; the log grows until there is: free some", "shard", uint32(r.shard), "bytes", r.machine.bytes(), "free", w.stream.Disk().Free)
 		return
@@ -152,6 +152,11 @@ func (w *worker) beginSnapshot(r *replica) {
 		w.box.post(&snapshotWritten{run: run, done: true, err: err})
 	})
 	w.feedSnapshot()
+}
+
+// snapshotFits reports whether the disk has room for a snapshot of the group.
+func (r *replica) snapshotFits() bool {
+	return r.w.stream.HasRoom(uint64(r.machine.bytes()), r.w.stream.SnapshotFloor())
 }
 
 // begin makes a run the worker's, which feeds it the state.
@@ -335,21 +340,30 @@ type State struct {
 
 // OpenState opens the group's newest snapshot if it includes all entries up to index. Otherwise it
 // returns nil without an error, and orders a snapshot unless a sufficient one is being written. The
-// caller then asks again later.
+// caller then asks again later. Where the disk has no room for one, the error is ErrLowDisk.
 func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
+	var refused error
 	if f.h.resolve(id) != f.h.group(id) { // it is yet to be divided from that one
 		return nil, timer.NotLeaderError{}
 	}
 	err := f.h.read(id, false, func(*timerShard, int) bool {
 		r := f.h.group(id)
-		if r.files.Newest.Index >= index && r.files.sendable() {
+		run := r.w.snapshot
+		switch {
+		case r.files.Newest.Index >= index && r.files.sendable():
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.Newest.Index, Term: r.files.Newest.Term}
-		} else if run := r.w.snapshot; run == nil || run.group != r || run.child != nil || run.mark.Index < index {
+		case run != nil && run.group == r && run.child == nil && run.mark.Index >= index: // it is being written
+		case !r.snapshotFits():
+			refused = f.h.cfg.lowDisk(r.w.stream.Disk())
+		default:
 			r.snapshots.wanted = true
 		}
 		return true
 	})
+	if err == nil {
+		err = refused
+	}
 	if err != nil || newest.Index == 0 {
 		return nil, err
 	}
