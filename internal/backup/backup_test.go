@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"carillon/internal/secret"
 )
@@ -182,5 +183,18 @@ func TestFailureIsSaid(t *testing.T) {
 	}
 	if _, err := read(file.Bytes(), nil); err == nil || !strings.Contains(err.Error(), "shard 2: no leader") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestErrorAtTheEnd: a connection that breaks after the last byte is no damage of the file, and a
+// byte after it is.
+func TestErrorAtTheEnd(t *testing.T) {
+	file := write(t, nil, [][]byte{{1}})
+	broken := errors.New("the connection is broken")
+	if _, _, err := Copy(io.Discard, io.MultiReader(bytes.NewReader(file), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+		t.Errorf("a broken connection: %v", err)
+	}
+	if _, _, err := Copy(io.Discard, bytes.NewReader(append(file, 0))); err == nil || !strings.Contains(err.Error(), "something follows its end") {
+		t.Errorf("a byte after the end: %v", err)
 	}
 }

@@ -121,8 +121,12 @@ func (r *Reader) record() (kind byte, payload []byte, err error) {
 		if !bytes.Equal(payload, r.sum.Sum(binary.LittleEndian.AppendUint64(nil, r.number))) {
 			return 0, nil, r.damaged("the checksum of the whole does not fit")
 		}
-		if _, err := r.from.ReadByte(); !errors.Is(err, io.EOF) {
+		switch _, err := r.from.ReadByte(); {
+		case err == nil:
 			return 0, nil, r.damaged("something follows its end")
+		case !errors.Is(err, io.EOF):
+			r.err = fmt.Errorf("backup: %w", err)
+			return 0, nil, r.err
 		}
 	}
 	_, _ = r.sum.Write(header[:])
