@@ -185,6 +185,17 @@ func TestFullDiskInATurnOfTheLog(t *testing.T) {
 	if err := errors.Join(r.failed, r.failure()); err != nil || !r.host.Full() {
 		t.Fatalf("a full disk: %v, waits for room: %v", err, r.host.Full())
 	}
+	told := make(chan error, 1)
+	go func() {
+		_, err := r.host.OpenState(1, 1<<40)
+		told <- err
+	}()
+	for len(told) == 0 {
+		r.turn()
+	}
+	if err := <-told; !errors.Is(err, timer.ErrLowDisk) {
+		t.Errorf("a backup is told %v", err)
+	}
 	acked := 0
 	for i, p := range waiting {
 		switch {

@@ -354,7 +354,7 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 		case r.files.Newest.Index >= index && r.files.sendable():
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.Newest.Index, Term: r.files.Newest.Term}
 		case run != nil && run.group == r && run.child == nil && run.mark.Index >= index: // it is being written
-		case !r.snapshotFits():
+		case r.w.stream.Full() || !r.snapshotFits(): // or no file can be made
 			refused = f.h.cfg.lowDisk(r.w.stream.Disk())
 		default:
 			r.snapshots.wanted = true
