@@ -17,7 +17,7 @@ type Peer struct {
 	Node uint64
 	// OffsetMs is its wall clock minus this node's boot clock.
 	OffsetMs int64
-	Heard    time.Duration // this node's boot clock at its last report
+	Heard    time.Duration // this node's boot clock at its last report but one
 	Steps    uint32
 	Steady   time.Duration // since its last step, or since it began
 	Sure     bool          // the node trusts its clock

@@ -19,8 +19,8 @@ type Measured struct {
 	// largest
 	offsets [8]int64
 	n       int           // comparable bursts so far
-	at      time.Duration // when the last one began
-	known   bool          // it followed the one before within silence
+	at      time.Duration // when the last one began, by this node's boot clock
+	before  time.Duration // … and the one before
 	steps   uint32
 }
 
@@ -31,14 +31,13 @@ func (m *Measured) Take(boot time.Duration, wallMs int64, steps uint32) bool {
 		return false
 	}
 	if steps > m.steps {
-		m.n, m.known, m.steps = 0, false, steps // older measurements are from before the clock was set
+		m.n, m.steps = 0, steps // older measurements are from before the clock was set
 	}
 	offset := wallMs - boot.Milliseconds()
 	if m.n == 0 || boot-m.at >= burst {
-		m.known = m.n > 0 && boot-m.at < silence
 		m.offsets[m.n%len(m.offsets)] = offset
 		m.n++
-		m.at = boot
+		m.before, m.at = m.at, boot
 	}
 	last := &m.offsets[(m.n-1)%len(m.offsets)]
 	*last = max(*last, offset)
@@ -49,8 +48,12 @@ func (m *Measured) Take(boot time.Duration, wallMs int64, steps uint32) bool {
 // burst, and the first after a silence, may be of any age; the next one tells. The delay of a
 // message only makes the clock look late, so the largest of several offsets is the most exact.
 func (m *Measured) OffsetMs() (ms int64, ok bool) {
-	if !m.known {
+	if m.n < 2 || m.at-m.before >= silence {
 		return 0, false
 	}
 	return slices.Max(m.offsets[:min(m.n, len(m.offsets))]), true
 }
+
+// Heard is when the last burst but one began. If the wall clock stepped since, the boot clock may
+// have stood still, and there may have been a silence.
+func (m *Measured) Heard() time.Duration { return m.before }

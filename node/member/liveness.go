@@ -200,5 +200,5 @@ func (l *liveness) tight(now time.Duration) (nodes []uint64) {
 func (s *peerStatus) clock(id uint64, ago time.Duration) (p clocks.Peer, known bool) {
 	offset, known := s.measured.OffsetMs()
 	c := &s.last.Clock
-	return clocks.Peer{Node: id, OffsetMs: offset, Heard: s.at, Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure}, known && c.Known
+	return clocks.Peer{Node: id, OffsetMs: offset, Heard: s.measured.Heard(), Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure}, known && c.Known
 }
