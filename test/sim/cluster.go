@@ -145,6 +145,9 @@ func (w *World) setState(at, n *node, s ring.NodeState) {
 // remove asks machine at to remove machine n from the cluster.
 func (w *World) remove(at, n *node, force bool) {
 	w.note(n, "remove", b2u(force), at.id, "")
+	if force {
+		w.removed = w.now
+	}
 	w.operator(at, func(ctx context.Context, at *node) error { return at.member.Remove(ctx, n.name, force, false) }, func(err error) {
 		if err == nil {
 			n.gone = true

@@ -251,9 +251,9 @@ func (w *World) wipe() {
 }
 
 // whole reports whether every group has all its replicas, with a final membership and caught up, on
-// nodes that run.
+// nodes that run, of which none is about to be removed.
 func (w *World) whole() bool {
-	if len(w.net.cut) > 0 || !w.agreed() {
+	if len(w.net.cut) > 0 || w.removed != 0 && w.now-w.removed < settlesIn || !w.agreed() {
 		return false
 	}
 	rows := w.metaLeader().state.Rows()

@@ -111,9 +111,10 @@ type World struct {
 	calm     bool // the second phase
 	// the fault rates to restore when the lull ends; nil: there is no lull
 	lull    *swarm
-	refusal error      // the last error that an operator received
-	tries   int        // requests of the last insist
-	running *coroutine // of the running task; nil: no task runs
+	removed time.Duration // when operators last asked for a removal by force; 0: never
+	refusal error         // the last error that an operator received
+	tries   int           // requests of the last insist
+	running *coroutine    // of the running task; nil: no task runs
 	idle    []*coroutine
 
 	// effect, if set, is called right before each change of a disk. A host's background goroutine
