@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -21,8 +22,8 @@ type TopicID uint32
 // replicas.
 type Handle uint32
 
-// An id made by the server is "s", the shard in four hex digits, "-", and 20 characters of base 32
-// (100 random bits).
+// An id made by the server is "s", a number in four hex digits, "-", and 20 characters of base 32
+// (100 random bits). The number decides the shard: see PlaceOf.
 const (
 	idAlphabet = "0123456789abcdefghijklmnopqrstuv"
 	idLen      = 1 + 4 + 1 + 20
@@ -37,6 +38,16 @@ func NewID(shard ShardID, hi, lo uint64) string {
 	putBase32(b[6:16], hi)
 	putBase32(b[16:26], lo)
 	return string(b[:])
+}
+
+// SpreadID is NewID in a cluster of so many shards. Once there are more, its ids of one shard are
+// spread over those that came of it.
+func SpreadID(shard ShardID, shards int, hi, lo uint64) string {
+	spread := 1
+	for 2*spread*shards <= math.MaxUint16 {
+		spread *= 2
+	}
+	return NewID(shard+ShardID(shards*(int(hi>>50)&(spread-1))), hi, lo) // of hi it uses the 50 lower bits
 }
 
 // KeyedID makes an id with the given key: the key in braces and 20 random characters.

@@ -1,6 +1,8 @@
 package timer
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -24,6 +26,30 @@ func TestShardOfGolden(t *testing.T) {
 	for _, topic := range []string{"a", "orders"} {
 		if ShardOf(&Topic{Name: topic}, "{k}x", 64) != ShardOf(&Topic{Name: topic}, "{k}y", 64) || ShardOf(&Topic{Name: topic}, "{k}", 64) != ShardOf(&Topic{Name: topic}, "k", 64) {
 			t.Error("timers of one key live in different shards")
+		}
+	}
+}
+
+// TestSpreadID: an id is in its shard, and however many shards there are later, in each of those
+// that came of it as often as in others.
+func TestSpreadID(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	topic := &Topic{Name: "any"}
+	for _, shards := range []int{1, 3, 4, 48, 4096, 40_000, 65_535} {
+		for _, shard := range []ShardID{1, ShardID(shards+1) / 2, ShardID(shards)} {
+			half := 0
+			for range 1000 {
+				id := SpreadID(shard, shards, r.Uint64(), r.Uint64())
+				if got := ShardOf(topic, id, shards); got != shard {
+					t.Fatalf("%s of shard %d of %d is in %d", id, shard, shards, got)
+				}
+				if ShardOf(topic, id, 8*shards) > ShardID(4*shards) {
+					half++
+				}
+			}
+			if 8*shards <= math.MaxUint16 && (half < 430 || half > 570) {
+				t.Errorf("%d of 1000 ids of shard %d are in the upper half of %d shards", half, shard, 8*shards)
+			}
 		}
 	}
 }

@@ -87,7 +87,8 @@ func (tr *timerRequest) assignID(n *web.Node, nowMs int64) {
 	if tr.key != "" {
 		tr.id = timer.KeyedID(tr.key, hi, lo)
 	} else {
-		tr.id = timer.NewID(shardAt(n, nowMs), hi, lo)
+		shards := n.Engine.Shards()
+		tr.id = timer.SpreadID(shardAt(n, shards, nowMs), shards, hi, lo)
 	}
 }
 
@@ -110,9 +111,9 @@ func (tr *timerRequest) retryAsGiven(code timer.Code) bool {
 // milliseconds go to one shard, where they share a raft entry, and a batch is one entry instead of
 // many. The next shard is as good as random, and another on each node, so that over any longer time
 // all are used alike.
-func shardAt(n *web.Node, nowMs int64) timer.ShardID {
+func shardAt(n *web.Node, shards int, nowMs int64) timer.ShardID {
 	x := (uint64(nowMs)/2 + n.Salt) * 0x9E3779B97F4A7C15
-	return timer.ShardID(1 + (x>>32)%uint64(n.Engine.Shards()))
+	return timer.ShardID(1 + (x>>32)%uint64(shards))
 }
 
 // topicFor is web.Request.FindTopic for an operation. An add or a put that a new topic would refuse
