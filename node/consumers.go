@@ -60,6 +60,9 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 	var of []updated
 	for i, text := range claim.Receipts {
 		r, ok := calls.OpenReceipt(secret, text)
+		if ok && r.Place != 0 { // its shard may be one that this node has yet to learn of
+			r.Shard = timer.ShardID(1 + (r.Place-1)%uint64(shards))
+		}
 		if !ok || r.Shard == shard.Meta || int(r.Shard) > shards {
 			continue
 		}
@@ -72,9 +75,6 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 		}
 		if !claim.Sees(topic.Name) {
 			continue
-		}
-		if r.Place != 0 {
-			r.Shard = timer.ShardID(1 + (r.Place-1)%uint64(shards))
 		}
 		ops = append(ops, timer.Op{Shard: r.Shard, Place: r.Place, Brief: true, Command: &timer.Command{Kind: claim.Kind, Topic: r.Topic, Claim: &timer.LeaseUpdate{
 			Handle: r.Handle, Seq: r.Seq, Fence: r.Fence,

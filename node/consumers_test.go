@@ -8,6 +8,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/node/calls"
+	"carillon/timer"
 )
 
 type pulled struct {
@@ -200,6 +203,25 @@ func TestReportLater(t *testing.T) {
 	nodes[1].must(201, "POST", "/v1/topics/jobs/timers", `{"id":"silent","delay":"0s"}`)
 	if v := nodes[1].eventually("jobs", "silent", "dead"); v["reason"] != "max_attempts" || v["attempts"] != 2.0 {
 		t.Errorf("%v", v)
+	}
+}
+
+// TestReceiptOfAShardThatIsNotKnownYet: the number of shards doubles, and a node that has yet to
+// learn of it is given a receipt of a new shard. The lease is there, in the shard where the timer
+// still is as far as this node knows.
+func TestReceiptOfAShardThatIsNotKnownYet(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
+	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"0s"}`)
+	core := n.node.run.Load().core.Load()
+	secret := core.clusterSecret()
+	r, ok := calls.OpenReceipt(secret, n.pull("jobs", `{"wait":"60s"}`).Timers[0].Receipt)
+	if !ok {
+		t.Fatal("the receipt cannot be read")
+	}
+	r.Shard += timer.ShardID(core.host.Shards())
+	if got := n.claim("ack", r.Seal(secret), ""); got != 200 {
+		t.Errorf("ack: %d", got)
 	}
 }
 
