@@ -62,9 +62,9 @@ func (o *op) end() (timer.Result, error) {
 	r := o.result
 	switch {
 	case r.Timer != nil:
-		numbered(o.shard, o.asked, &r.Timer.Origin)
+		numbered(o.shard, &r.Timer.Origin)
 	case r.Code == timer.Created:
-		numbered(o.shard, o.asked, &r.Origin)
+		numbered(o.shard, &r.Origin)
 		if !o.brief {
 			r.Timer = timer.Born(o.cmd, &r)
 		}
@@ -196,7 +196,7 @@ func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (f
 		}
 		if found = s.table.Read(topic, timerID); found != nil {
 			s.scheduler.View.Overlay(found)
-			numbered(s, id, &found.Origin)
+			numbered(s, &found.Origin)
 		}
 		return true
 	})
@@ -334,7 +334,7 @@ func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []sche
 // returns every selected timer that exists from its beginning until it reaches the slot. A whole
 // walk visits each slot once, whereas a listing of a topic visits all slots for each page.
 func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
-	w := &walk{asked: id, query: *q, at: at}
+	w := &walk{query: *q, at: at}
 	w.query.After, w.query.Only = nil, c.h.half(id)
 	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	err = c.read(id, true, w.step)
@@ -343,7 +343,6 @@ func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (ma
 
 // walk is one step of a walk, which may take several turns.
 type walk struct {
-	asked timer.ShardID
 	query timer.Query
 	at    timer.ScanCursor
 	refs  []timer.Ref
@@ -353,7 +352,7 @@ func (w *walk) step(s *timerShard, budget int) (done bool) {
 	had := len(w.refs)
 	w.refs = s.table.Walk(&w.query, s.scheduler.View.Hides, &w.at, budget, w.query.Limit, w.refs)
 	for i := range w.refs[had:] {
-		numbered(s, w.asked, &w.refs[had+i].Origin)
+		numbered(s, &w.refs[had+i].Origin)
 	}
 	return len(w.refs) >= w.query.Limit || w.at.Done()
 }

@@ -117,12 +117,9 @@ func (t *groupTable) half(id timer.ShardID) func(topic timer.TopicID, timerID []
 	}
 }
 
-// numbered sets which shard gave a timer its number, where that is not the one that was asked for.
-func numbered(s *timerShard, asked timer.ShardID, origin *timer.ShardID) {
-	if *origin == 0 && (asked != s.g.shard || s.g.public.divided.Load() != 0) {
-		*origin = s.g.shard
-	}
-}
+// numbered names the shard that gave a timer its number. An answer always does: the number of shards
+// may double before somebody reads it.
+func numbered(s *timerShard, origin *timer.ShardID) { *origin = cmp.Or(*origin, s.g.shard) }
 
 // hasLeft reports whether a shard's timers have left the group that was asked for them.
 func (d *division) hasLeft(asked timer.ShardID) bool {

@@ -469,6 +469,49 @@ func TestListingOverADivision(t *testing.T) {
 	})
 }
 
+// TestAnswersNameWhoGaveTheNumber: the number of shards may double between an answer and its reader,
+// so each answer itself says which shard gave a timer its number.
+func TestAnswersNameWhoGaveTheNumber(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		d.pulled(func(*timer.Policy) {})
+		spec := &timer.Spec{DueMs: d.clock.wallMs}
+		named := func(what string, origin timer.ShardID) {
+			t.Helper()
+			if origin != 1 {
+				t.Errorf("%s says that shard %d gave the number, want 1", what, origin)
+			}
+		}
+		for _, kind := range []timer.Kind{timer.Add, timer.Put} { // it makes one, or finds it
+			d.blocking(func() {
+				r, err := d.host.Do(1, &timer.Command{Kind: kind, Topic: 1, ID: "a", Spec: spec}, false)
+				if err != nil || r.Timer == nil {
+					t.Errorf("no timer: %+v, %v", r, err)
+					return
+				}
+				named("the answer to a change", r.Timer.Origin)
+			})
+		}
+		if found, err := d.readAt(1, "a"); err == nil {
+			named("a read", found.Origin)
+		}
+		d.blocking(func() {
+			for _, found := range listOf(t, d.host, 1, timer.Query{Topic: 1, States: 0xff, Limit: 10}) {
+				named("a listing", found.Origin)
+			}
+			refs, _, _ := d.host.Walk(1, &timer.Query{Topic: 1, States: 0xff, Limit: 10}, timer.ScanCursor{})
+			for i := range refs {
+				named("a walk", refs[i].Origin)
+			}
+		})
+		d.pass(10 * time.Millisecond)
+		pulled := d.pull(1)
+		if len(pulled) != 1 {
+			t.Fatalf("%d are pulled", len(pulled))
+		}
+		named("a pull", pulled[0].Timer.Origin)
+	})
+}
+
 // TestTimersAddedMeanwhileLeave: timers that are added after the leader has looked at the slots,
 // and before it proposes the entry, go where they belong.
 func TestTimersAddedMeanwhileLeave(t *testing.T) {

@@ -157,7 +157,7 @@ func (l *listing) take(w *listOfWorker) {
 		p := &l.parts[f.Part.Number]
 		s := p.shard
 		s.scheduler.View.Overlay(f.Timer)
-		numbered(s, p.asked, &f.Timer.Origin)
+		numbered(s, &f.Timer.Origin)
 		w.list[i] = listed{key: f.Key, timer: f.Timer}
 		if l.query.Waits && f.Timer.State == timer.Scheduled {
 			w.list[i].wait = s.scheduler.View.WaitOf(f.Handle)

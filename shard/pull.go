@@ -94,7 +94,9 @@ func (p *pullRequest) granted(s *timerShard, r *timer.Result) {
 	// A lease that is over is not handed out: this process was suspended, and others may have had
 	// the timer since.
 	if r.Code == timer.OK && p.wait != nil && s.g.w.now.Lease < p.until {
-		p.pulled = append(p.pulled, timer.PulledTimer{Shard: s.g.shard, Handle: r.Handle, UntilMs: p.untilMs, Timer: s.table.Copy(r.Handle)})
+		leased := s.table.Copy(r.Handle)
+		numbered(s, &leased.Origin)
+		p.pulled = append(p.pulled, timer.PulledTimer{Shard: s.g.shard, Handle: r.Handle, UntilMs: p.untilMs, Timer: leased})
 	}
 	if p.pending == 0 {
 		p.answer(nil)

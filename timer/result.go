@@ -72,6 +72,6 @@ type Result struct {
 	Seq     uint64
 	Version uint32
 	AtMs    int64
-	// Origin is the shard that gave the number, if it is not the one that was asked for.
+	// Origin is the shard that gave the number.
 	Origin ShardID
 }

@@ -240,7 +240,7 @@ func (e *fakeEngine) create(before *fakeTimer, cmd *timer.Command) {
 	now := e.nowMs()
 	t := &fakeTimer{content: cmd.Content, absolute: cmd.Absolute}
 	t.Timer = timer.Timer{
-		Topic: cmd.Topic, ID: strings.Clone(cmd.ID), Spec: cloneSpec(cmd.Spec), Seq: e.seq, Tag: cmd.Tag, Version: 1,
+		Topic: cmd.Topic, ID: strings.Clone(cmd.ID), Spec: cloneSpec(cmd.Spec), Seq: e.seq, Origin: timer.ShardOf(e.topics[e.nameOf(cmd.Topic)], cmd.ID, e.shards), Tag: cmd.Tag, Version: 1,
 		State: timer.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: now, UpdatedMs: now, LatenessMs: -1, Content: cmd.Content, FirstMs: now,
 	}
 	if t.Repeat != nil {
@@ -436,7 +436,7 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	var marks []timer.Ref
 	for k, t := range e.timers {
 		if k.topic == b.Query.Topic && selects(&b.Query, &t.Timer) && b.Walks(timer.ShardOf(e.topics[e.nameOf(k.topic)], t.ID, e.shards)) {
-			marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs, Paused: t.Paused,
+			marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Origin: t.Origin, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs, Paused: t.Paused,
 				NoURL: t.State == timer.Dead && t.Callback.URL == ""})
 		}
 	}

@@ -62,7 +62,7 @@ func Pull(rq *web.Request) *web.Problem {
 		return fault
 	}
 	got = deliverable(rq, topic.ID, got)
-	w := timers.NewWriter(rq, topic)
+	w := timers.NewWriter(topic)
 	o := web.Object{B: rq.Out()}
 	rq.Count = len(got)
 	o.List("timers", len(got), func(b []byte, i int) []byte { return appendPulled(&w, b, &got[i]) })

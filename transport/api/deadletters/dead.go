@@ -91,7 +91,7 @@ func (s *selection) plan(cmd *timer.Command) bulk.Plan {
 }
 
 func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
-	skips := &sweep.Skips{Topic: topic, Shards: rq.Engine.Shards()}
+	skips := &sweep.Skips{}
 	return sweep.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, skips)
 }
 
@@ -120,7 +120,7 @@ func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Pl
 	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
 		name := m.ID
 		if sel.byUID {
-			name = sweep.UIDOf(topic, shards, m)
+			name = sweep.UIDOf(m)
 		}
 		if !wanted[name] {
 			return nil, bulk.Pass
@@ -136,7 +136,7 @@ func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Pl
 }
 
 func changeByUID(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
-	skips := &sweep.Skips{Topic: topic, Shards: rq.Engine.Shards()}
+	skips := &sweep.Skips{}
 	b, found := walkNamed(rq, topic, sel, sel.plan(cmd))
 	b.Skip = skips.Add
 	if p := sweep.Do(rq, b); p != nil {
@@ -172,7 +172,7 @@ func findNamed(rq *web.Request, topic *timer.Topic, sel *selection) (of func(nam
 // tryNamed looks which of the names are dead letters that could be changed, and changes none.
 func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selection) *web.Problem {
 	shards, would := rq.Engine.Shards(), sweep.DryRun{}
-	skips := &sweep.Skips{Topic: topic, Shards: shards}
+	skips := &sweep.Skips{}
 	of, p := findNamed(rq, topic, sel)
 	if p != nil {
 		return p

@@ -13,9 +13,6 @@ const maxSkips = 100
 
 // Skips is why some dead letters were not changed. Several shards may add to it at once.
 type Skips struct {
-	Topic  *timer.Topic
-	Shards int
-
 	mu   sync.Mutex
 	list []skip
 }
@@ -27,7 +24,7 @@ type skip struct {
 
 // Add adds one that was met.
 func (s *Skips) Add(m *timer.Ref, why timer.Code) {
-	s.append(skip{m.ID, UIDOf(s.Topic, s.Shards, m), why})
+	s.append(skip{m.ID, UIDOf(m), why})
 }
 
 // AddName adds one that was asked for by its "id" or "uid".
@@ -75,10 +72,4 @@ func whySkipped(why timer.Code) (code, detail string) {
 }
 
 // UIDOf is a timer's uid.
-func UIDOf(topic *timer.Topic, shards int, m *timer.Ref) string {
-	origin := m.Origin
-	if origin == 0 {
-		origin = timer.ShardOf(topic, m.ID, shards)
-	}
-	return string(timer.AppendUID(nil, origin, m.Seq, m.Tag))
-}
+func UIDOf(m *timer.Ref) string { return string(timer.AppendUID(nil, m.Origin, m.Seq, m.Tag)) }

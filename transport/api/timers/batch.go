@@ -416,7 +416,7 @@ func appendResult(rq *web.Request, b []byte, op *operation, brief bool) []byte {
 	case op.result.Timer == nil || !rq.Answer.Holds(len(o.B)):
 		o.Boolean("truncated", true) // the change was made
 	default:
-		w := NewWriter(rq, op.topic)
+		w := NewWriter(op.topic)
 		w.merged = op.result.Code == timer.Merged
 		o.Name("timer")
 		o.B = w.Append(o.B, op.result.Timer)

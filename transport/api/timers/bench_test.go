@@ -29,7 +29,7 @@ func BenchmarkReadAdd(b *testing.B) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	w := Writer{topic: &timer.Topic{Name: "orders", Policy: timer.DefaultPolicy()}, shards: 16, payload: true}
+	w := Writer{topic: &timer.Topic{Name: "orders", Policy: timer.DefaultPolicy()}, payload: true}
 	t := &timer.Timer{ID: "order-7700123", Spec: timer.Spec{DueMs: noonMs, Payload: benchBody, PayloadKind: timer.JSONPayload, Labels: []string{"orders"}},
 		Seq: 77123, Tag: 0xdeadbeef, Version: 1, State: timer.Scheduled, NextMs: noonMs, CreatedMs: noonMs, UpdatedMs: noonMs, LatenessMs: -1}
 	var out []byte

@@ -72,7 +72,7 @@ func confine(rq *web.Request, q *timer.HistoryQuery, topic *timer.Topic) (none b
 
 func answerHistory(rq *web.Request, topic *timer.Topic, list []*timer.HistoryEntry, more bool, listing uint64) *web.Problem {
 	o := web.Object{B: rq.Out()}
-	w := NewWriter(rq, topic)
+	w := NewWriter(topic)
 	n := o.Page("entries", len(list), rq.Limits.ResponseBytes, func(b []byte, i int) []byte { return w.appendEntry(b, list[i]) })
 	if n < len(list) || more && n > 0 {
 		o.Text("next_cursor", historyCursor(list[n-1].Key, listing))

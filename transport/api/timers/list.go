@@ -112,7 +112,7 @@ func page(rq *web.Request, q *timer.Query, topicOf func(timer.TopicID) (*timer.T
 		if topic == nil {
 			continue
 		}
-		w := NewWriter(rq, topic)
+		w := NewWriter(topic)
 		w.payload = !q.WithoutPayload
 		list.Next()
 		list.B = w.Append(list.B, t)

@@ -9,7 +9,6 @@ import (
 // Outcomes describes ended timers in the payloads of their outcomes, as a read shows them. The
 // attempts are those that the timer has logged, since to read the history takes too long for the
 // entry that ends it. Its payload is left out if that of the outcome would become too large.
-// The ended timers have their Origin: the number of shards may grow.
 func Outcomes() func(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {
 	most := web.DefaultLimits().PayloadBytes
 	return func(topic *timer.Topic, ended *timer.Timer, attempts []timer.HistoryAttempt) []byte {

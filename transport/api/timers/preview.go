@@ -28,7 +28,7 @@ func preview(rq *web.Request, id timer.ShardID, cmd *timer.Command) (timer.Resul
 
 // answerPreview answers with a timer as it would be. It has no uid, and an id only if it is known.
 func answerPreview(rq *web.Request, in *timerRequest, topic *timer.Topic, res *timer.Result) *web.Problem {
-	w := NewWriter(rq, topic)
+	w := NewWriter(topic)
 	w.preview, w.merged, w.lateMs = true, res.Code == timer.Merged, in.lateMs(res, rq.NowMs())
 	w.unnamed = in.unnamed && !topic.Policy.ByContent
 	return rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, ShownTimes))

@@ -13,7 +13,6 @@ import (
 // Writer renders the timers of one topic.
 type Writer struct {
 	topic   *timer.Topic
-	shards  int // 0: every timer has its Origin
 	payload bool
 	merged  bool  // the timer answers an add that was merged with it
 	preview bool  // it would be so: it has no uid
@@ -22,16 +21,8 @@ type Writer struct {
 }
 
 // NewWriter writes timers whole.
-func NewWriter(rq *web.Request, t *timer.Topic) Writer {
-	return Writer{topic: t, shards: rq.Engine.Shards(), payload: true}
-}
-
-// origin is the shard that gave a timer its number.
-func (w *Writer) origin(t *timer.Timer) timer.ShardID {
-	if t.Origin != 0 {
-		return t.Origin
-	}
-	return timer.ShardOf(w.topic, t.ID, w.shards)
+func NewWriter(t *timer.Topic) Writer {
+	return Writer{topic: t, payload: true}
 }
 
 // Append writes a timer as API.md section 2 has it; an absent field is left out.
@@ -43,7 +34,7 @@ func (w *Writer) Append(b []byte, t *timer.Timer) []byte {
 	}
 	if !w.preview {
 		o.Name("uid")
-		o.B = append(timer.AppendUID(append(o.B, '"'), w.origin(t), t.Seq, t.Tag), '"')
+		o.B = append(timer.AppendUID(append(o.B, '"'), t.Origin, t.Seq, t.Tag), '"')
 	}
 	o.Integer("version", int64(t.Version))
 	o.Text("state", web.StateNames[t.State])

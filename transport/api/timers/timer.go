@@ -93,7 +93,7 @@ func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 		return nil
 	}
 	setETag(rq, res.Timer)
-	w := NewWriter(rq, t)
+	w := NewWriter(t)
 	w.merged, w.lateMs = res.Code == timer.Merged, tr.lateMs(&res, rq.NowMs())
 	return rq.JSON(status(res.Code), appendWait(w.Append(rq.Out(), res.Timer), heldWait(res.Timer)))
 }
@@ -136,7 +136,7 @@ func Read(rq *web.Request) *web.Problem {
 		}
 	}
 	setETag(rq, found)
-	w := NewWriter(rq, t)
+	w := NewWriter(t)
 	b := appendWait(w.Append(rq.Out(), found), pr.Wait)
 	if len(pr.Attempts) > 0 {
 		b = appendAttemptLog(b, found, pr.Attempts)
