@@ -2425,7 +2425,7 @@ export interface components {
         TopicVersion: string;
         /** @description The version, in quotes. */
         ETag: string;
-        /** @description Of an answer about one timer that another node has decided: that node's API, the timer's shard, and how many shards there are. A client that sends its next request about a timer of that shard there saves a hop; any node takes any request. The shard of a timer is 1 + xxh64(topic, a zero byte, key or id) mod shards; an id that the cluster made has its shard in its four hex digits. */
+        /** @description Of an answer about one timer that another node has decided: that node's API, the timer's shard, and how many shards there are. A client that sends its next request about a timer of that shard there saves a hop; any node takes any request. The shard of a timer is 1 + xxh64(topic, a zero byte, key or id) mod shards; that of an id that the cluster made is 1 + (n - 1) mod shards, where n are its four hex digits. */
         Leader: string;
         /** @description Seconds to wait before trying again. */
         RetryAfter: number;
