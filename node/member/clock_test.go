@@ -53,12 +53,20 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 		now += heartbeatInterval
 		say(now, epochMs+now.Milliseconds()-60_000, 1)
 		h, ago, _ = l.last(now, 2)
-		if got, known := h.clock(2, ago); known != (i == 1) {
+		if got, known := h.clock(2, ago); !known || got.Awaited != (i == 0) {
 			t.Errorf("%d messages after its clock was set back: known: %t, %+v", i+1, known, got)
 		}
 	}
 	if got, _ := h.clock(2, ago); got.OffsetMs != epochMs-60_000 || got.Steps != 1 {
 		t.Errorf("after its clock was set back: %+v", got)
+	}
+	now += 10 * heartbeatInterval
+	say(now, epochMs+now.Milliseconds()-60_000, 1)
+	for _, later := range []time.Duration{0, 2 * heartbeatInterval} {
+		h, ago, _ = l.last(now+later, 2)
+		if got, known := h.clock(2, ago); known != (later == 0) || known && !got.Awaited {
+			t.Errorf("%s after the first message after a silence: known: %t, %+v", later, known, got)
+		}
 	}
 	now += suspectAfter
 	l.touch(now, 2, 1)
