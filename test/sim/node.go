@@ -303,7 +303,7 @@ func (n *node) stop(cut bool) {
 	n.up, n.paused, n.writing, n.wakeAt, n.backlog = false, false, false, 0, nil
 	w.counts.Crashes++
 	clone := n.crash.clone
-	if clone == nil && cut {
+	if clone == nil && cut && !n.crash.hasLied() {
 		clone = n.disk.CrashClone(w.chance, n.crashOptions())
 	}
 	w.note(n, "stop", uint64(n.starts), b2u(clone != nil), "")
@@ -378,7 +378,7 @@ func (n *node) hook() {
 			return syscall.ENOSPC
 		}
 		if c.left > 0 {
-			if c.left--; c.left == 0 && c.kills {
+			if c.left--; c.left == 0 && (c.kills || c.deceit.hasLied()) {
 				c.dead = true
 				return memfs.ErrKilled
 			}

@@ -221,7 +221,7 @@ func (n *node) silent() bool {
 	c := &n.crash
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.clone == nil && c.says > 0 {
+	if c.clone == nil && c.says > 0 && !c.deceit.hasLied() {
 		if c.says--; c.says == 0 {
 			n.w.counts.Ended++
 			c.clone = n.disk.CrashClone(n.w.faultRNG, n.crashOptions())

@@ -78,6 +78,16 @@ func (c *crash) plans() bool {
 	return c.deceit != nil
 }
 
+// hasLied reports whether a disk has lied and the power has not been cut for that yet: others may
+// still need what would be lost, so no other fault cuts it before.
+func (c *crash) hasLied() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deceit.hasLied()
+}
+
+func (d *syncFault) hasLied() bool { return d != nil && d.told }
+
 func (c *crash) told(d *syncFault) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
