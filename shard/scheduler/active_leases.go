@@ -248,7 +248,7 @@ func (al *activeLeases) Expire(now time.Duration) {
 // startDue starts every held call that is due.
 func (al *activeLeases) startDue() {
 	al.startCalls()
-	if al.held.len() > 0 && al.held.top().dueMs-al.now.WallMs > 2*MaxLookAhead.Milliseconds() {
+	if al.held.len() > 0 && al.held.top().dueMs-al.now.WallMs > notDueAfter {
 		al.returnHeld()
 	}
 	for n := 0; al.held.len() > 0 && (al.held.top().phase != held || al.held.top().dueMs <= al.now.WallMs); n++ {

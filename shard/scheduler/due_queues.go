@@ -114,9 +114,13 @@ func (dq *dueQueues) take() {
 		}
 		steps, late := dq.spentOn(n)
 		taken, over = taken+steps, late
-		if n < len(chunk) {
+		if n == len(chunk) {
+			continue
+		}
+		if !dq.waiting(horizon) {
 			return
 		}
+		break
 	}
 	dq.caughtUp = false
 	dq.env.WakeNext()
@@ -144,6 +148,11 @@ func (dq *dueQueues) takeWaiting(h *heap[entry], until int64, taken int, horizon
 		taken += steps
 	}
 	return taken
+}
+
+// waiting reports whether timers that are due have left the wheel, and are in no queue yet.
+func (dq *dueQueues) waiting(horizon int64) bool {
+	return dq.later.len() > 0 && dq.later.top().dueMs <= horizon || dq.exact.len() > 0 && dq.exact.top().dueMs <= dq.now.WallMs
 }
 
 // sort queues a timer that left the wheel, or prepares its expiry, skip, or forgetting.

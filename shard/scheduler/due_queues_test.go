@@ -9,6 +9,7 @@ import (
 	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/wheel"
 )
 
 func TestTimerIsCalledWhenDue(t *testing.T) {
@@ -109,6 +110,30 @@ func TestClockStepsBack(t *testing.T) {
 	r.want("")
 	r.pass(15 * time.Millisecond)
 	r.want("a")
+}
+
+// TestNotCaughtUpWhileDueTimersWaitOutsideTheWheel: timers that had left the wheel when the clock was
+// set back a little are due again, and the turn's time ends before all of them are queued.
+func TestNotCaughtUpWhileDueTimersWaitOutsideTheWheel(t *testing.T) {
+	r := newReplica(t)
+	for i := range 3 {
+		h := r.add(fmt.Sprint(i), 1000)
+		d := r.table.Due(h)
+		r.due.later.push(entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev})
+	}
+	r.now.WallMs += 1000
+	r.table.Advance(r.now.WallMs, 1<<20)
+	r.table.Pop(make([]wheel.Handle, 8))
+	r.budget = 1
+	for r.due.later.len() > 0 {
+		if r.spent = 0; r.due.caughtUp {
+			t.Fatalf("%d timers that are due wait outside of the wheel", r.due.later.len())
+		}
+		r.due.take()
+	}
+	if !r.due.caughtUp {
+		t.Error("it is not known that all are queued")
+	}
 }
 
 func TestClockInDoubt(t *testing.T) {

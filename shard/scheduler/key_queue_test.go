@@ -43,6 +43,40 @@ func TestOneOfAKeyAtATime(t *testing.T) {
 	}
 }
 
+// TestQueuedTimersWaitAgainOnceTheClockIsSetBack: what waits in a queue when the clock is set back is
+// not due any more. It goes back to the wheel. Leased, it would hold its key and its receiver's
+// place, and be given back; then the next of its key would have been leased instead when the clock
+// is set right, and go first. Found by the simulator, seed 1000144.
+func TestQueuedTimersWaitAgainOnceTheClockIsSetBack(t *testing.T) {
+	const far = 60 * 60 * 1000
+	r := newReplica(t)
+	r.topic(1, serial)
+	r.add("{k}a", -3)
+	b, c := r.add("{k}b", -2), r.add("{k}c", -1)
+	r.turn()
+	r.want("{k}a")
+	r.now.WallMs -= far
+	r.apply(func(b *table.Batch) { b.SetClock() })
+	r.end(delivery.Outcome{Status: 200})
+	for range 5 {
+		r.turn()
+	}
+	for _, h := range []timer.Handle{b, c} {
+		if d := r.state(h, timer.Scheduled); d.Rev != 1 {
+			t.Errorf("it was leased and given back: %+v", d)
+		}
+	}
+	if r.permits != 0 || r.View.Inspect().Topics[1].InLine != 0 {
+		t.Errorf("%d permits are held, %+v", r.permits, r.View.Inspect())
+	}
+	r.now.WallMs += far
+	for _, id := range []string{"{k}b", "{k}c"} {
+		r.pass(time.Second)
+		r.want(id)
+		r.endAll()
+	}
+}
+
 // TestOrderWhileTheClockIsSetBack: the entry that sets a clock back empties the wheel, and the ones
 // after it put the timers back. None of a key starts meanwhile. Found by the simulator.
 func TestOrderWhileTheClockIsSetBack(t *testing.T) {

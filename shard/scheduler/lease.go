@@ -56,6 +56,28 @@ func (p *proposer) propose(b *table.Batch) {
 	}
 }
 
+// notDueAfter is how far ahead a queued timer must be to wait in the wheel again, in ms: nothing is
+// queued so early. It would be leased, hold its receiver's place and its key, and be given back
+// unstarted; and the later timers of its key after it.
+const notDueAfter = int64(2 * MaxLookAhead / time.Millisecond)
+
+// backToWheel takes a timer back that has left its destination queue. A head that was attempted goes
+// on to block its key.
+func (p *proposer) backToWheel(e entry) {
+	if l := p.keys.laneOf(e); l != nil {
+		if l.blocking {
+			l.countUnqueued(false)
+			l.ready = false
+		} else {
+			p.keys.clearHead(l)
+		}
+		p.keys.rest(l)
+		p.keys.moveUp(l.key)
+	}
+	p.table.WaitIn(e.handle, nil, 0)
+	p.table.Rearm(e.handle, e.seq)
+}
+
 // leaseSteps is what a lease costs, in steps of Env.Spent.
 const leaseSteps = 4
 
@@ -74,6 +96,11 @@ func (p *proposer) leaseOne(b *table.Batch, q *topicQueue) bool {
 	if !p.mayGo(q, e) {
 		p.topics.pop(n)
 		p.keys.passOver(e)
+		return true
+	}
+	if e.dueMs-p.now.WallMs > notDueAfter { // the clock was set back since
+		p.topics.pop(n)
+		p.backToWheel(e)
 		return true
 	}
 	if p.series.missedInPause(q, e) {
