@@ -96,10 +96,46 @@ func (s *snapshots) stream(r *replica, m *pb.Message, done func(size int64, err 
 			if err != nil {
 				return nil, err // not a nil reader in an interface, which is not nil
 			}
-			return file, nil
+			return &ownSnapshot{file, r}, nil
 		},
 		Done: func(err error) { done(size, err) },
 	}, nil
+}
+
+// ownSnapshot is a snapshot of this node that another one is sent, or a backup. Where it turns out to
+// be damaged, the group makes another: else those who need it would get the same one for ever.
+type ownSnapshot struct {
+	*wal.SnapshotReader
+	group *replica
+}
+
+func (o *ownSnapshot) Read(p []byte) (int, error) {
+	n, err := o.SnapshotReader.Read(p)
+	return n, o.check(err)
+}
+
+func (o *ownSnapshot) SeekTo(offset int64) error { return o.check(o.SnapshotReader.SeekTo(offset)) }
+
+func (o *ownSnapshot) check(err error) error {
+	if _, damaged := errors.AsType[*wal.CorruptionError](err); damaged {
+		o.group.w.box.post(&damagedSnapshot{o.group, o.Meta().Index, err})
+	}
+	return err
+}
+
+// damagedSnapshot gives a group's newest snapshot up.
+type damagedSnapshot struct {
+	group *replica
+	index uint64
+	err   error
+}
+
+func (d *damagedSnapshot) handle(w *worker) {
+	r := d.group
+	if r.files.Newest.Index == d.index && r.files.sendable() {
+		w.host.cfg.Logger.Error("a snapshot is damaged; a new one is made", "shard", uint32(r.shard), "error", d.err)
+		r.files.Newest.Conf, r.snapshots.wanted = nil, true
+	}
 }
 
 // shipped is the end of a snapshot's stream.

@@ -371,7 +371,7 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 	if err != nil {
 		return nil, err
 	}
-	return &State{SnapshotSource: file, Size: file.Size(), Hash: file.Meta().Hash, Index: newest.Index}, nil
+	return &State{SnapshotSource: &ownSnapshot{file, f.h.group(id)}, Size: file.Size(), Hash: file.Meta().Hash, Index: newest.Index}, nil
 }
 
 // SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
