@@ -88,6 +88,7 @@ type worker struct {
 
 // turnBudget is what a worker's groups have used of a turn.
 type turnBudget struct {
+	number   uint64        // of the turn
 	proposed int           // bytes proposed
 	began    time.Duration // on clocks.Moment.Mono
 	steps    int           // of schedulers' work; see spend
@@ -140,7 +141,7 @@ func (w *worker) run(ctx context.Context) {
 // turn handles the events that have arrived, does periodic work, works on the groups that have
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
-	w.budget = turnBudget{lookAt: clockCheckSteps, heldAt: clockCheckSteps}
+	w.budget = turnBudget{number: w.budget.number + 1, lookAt: clockCheckSteps, heldAt: clockCheckSteps}
 	if w.host.manual != nil {
 		w.host.manual.Begin(w.number)
 	}
@@ -157,7 +158,7 @@ func (w *worker) turn() {
 	w.touchDue()
 	for i := 0; i < len(w.dirty); i++ {
 		r := w.dirty[i]
-		r.turn.touched, r.turn.hadTime = false, false
+		r.turn.touched = false
 		r.work()
 		w.countEntries(r)
 		w.startHeld()
@@ -260,10 +261,12 @@ func (w *worker) spend(r *replica, steps int) bool {
 		w.budget.lookAt = w.budget.steps + clockCheckSteps
 		w.budget.over = w.budget.steps >= turnSteps || w.budget.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.budget.began > turnTime
 	}
-	if r.turn.late = w.budget.over && !r.turn.hadTime; r.turn.late {
+	if r.turn.late = w.budget.over && r.turn.hadTime != w.budget.number; r.turn.late {
 		w.touchNext(r) // which comes first then, whatever else asks for it
 	}
-	r.turn.hadTime = r.turn.hadTime || !w.budget.over
+	if !w.budget.over {
+		r.turn.hadTime = w.budget.number
+	}
 	return w.budget.over
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -23,6 +24,40 @@ func TestTouchedBetweenTurns(t *testing.T) {
 	r.wantState("a", "done 1")
 	if n := r.host.StepDrain(); n != 0 {
 		t.Errorf("%d calls are in flight, want none", n)
+	}
+}
+
+// touching touches a group again when one of its entries is applied, at the end of a turn's time.
+type touching struct {
+	*recordedHistory
+	again func()
+}
+
+func (t touching) Record(timer.ShardID, uint64, []table.HistoryEvent) { t.again() }
+
+// TestTouchedTwiceInATurn: a group that has had its time in a turn, and is touched again after that is
+// over, is not late: it would come before the others in the next turn, and again after that. Found by
+// the simulator, seed 1000144.
+func TestTouchedTwiceInATurn(t *testing.T) {
+	var r *hostHarness
+	visited, late := 0, false
+	r = newHostHarness(t, func(c *Config) {
+		c.History = touching{again: func() {
+			g := r.host.group(1)
+			if visited++; visited == 1 {
+				g.w.budget.over = true
+				g.w.touch(g)
+			}
+		}}
+	})
+	r.add("a", 0)
+	r.one().answer(200)
+	for range 10 {
+		r.turn()
+		late = late || r.host.group(1).turn.late
+	}
+	if visited == 0 || late {
+		t.Errorf("applied %d times; late: %t", visited, late)
 	}
 }
 
