@@ -17,12 +17,10 @@ type Peer struct {
 	Node uint64
 	// OffsetMs is its wall clock minus this node's boot clock.
 	OffsetMs int64
-	Heard    time.Duration // this node's boot clock at its last report but one
+	Heard    time.Duration // this node's boot clock at its last report
 	Steps    uint32
 	Steady   time.Duration // since its last step, or since it began
 	Sure     bool          // the node trusts its clock
-	// Awaited: it was heard, and what was heard may be old. The next report shows its clock.
-	Awaited bool
 }
 
 // counts reports whether the clock is evidence. A clock that was just set is none, until its node
@@ -36,8 +34,8 @@ func (p *Peer) counts() bool { return p.Sure || p.Steps == 0 || p.Steady >= Stea
 // A clock that a majority of the members shares is right; after a step, only if one of the others
 // counts as evidence, or after SteadyFor. A clock outside the majority's range is wrong. If no
 // majority is heard, a clock that has been steady for SteadyFor is trusted, unless a node with
-// another time trusts its own clock and has been steady for longer: at most one of two continues. It
-// is not trusted while the next report of another node is awaited. A clock found wrong stays wrong when the nodes that found it are not heard any more.
+// another time trusts its own clock and has been steady for longer: at most one of two continues. A
+// clock found wrong stays wrong when the nodes that found it are not heard any more.
 func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -51,8 +49,7 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 	}
 	rawMs := floorMs(k.rawUs)
 	// A step may hide that the boot clock stood still: then older offsets are wrong.
-	awaited := slices.ContainsFunc(peers, func(p Peer) bool { return p.Awaited })
-	peers = slices.DeleteFunc(peers, func(p Peer) bool { return p.Awaited || p.Heard < k.steadyAt })
+	peers = slices.DeleteFunc(peers, func(p Peer) bool { return p.Heard < k.steadyAt })
 	agree, confirmed := 1, false
 	for i := range peers {
 		if near(peers[i].OffsetMs, rawMs) {
@@ -74,7 +71,7 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 		k.correct(p.OffsetMs, fmt.Sprintf("its clock is %d ms from that of another node, which has been steady for longer", rawMs-p.OffsetMs))
 		return
 	}
-	if k.trust != Sure && steadyFor >= SteadyFor && !k.knownWrong() && !awaited {
+	if k.trust != Sure && steadyFor >= SteadyFor && !k.knownWrong() {
 		k.adopt()
 	}
 }

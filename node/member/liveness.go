@@ -198,8 +198,7 @@ func (l *liveness) tight(now time.Duration) (nodes []uint64) {
 // clock is the node's clock by its last heartbeat. It is not known if a contact without a heartbeat
 // followed that.
 func (s *peerStatus) clock(id uint64, ago time.Duration) (p clocks.Peer, known bool) {
-	offset, measured := s.measured.OffsetMs()
+	offset, known := s.measured.OffsetMs()
 	c := &s.last.Clock
-	awaited := !measured && ago < 2*heartbeatInterval
-	return clocks.Peer{Node: id, OffsetMs: offset, Heard: s.measured.Heard(), Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure, Awaited: awaited}, c.Known && (measured || awaited)
+	return clocks.Peer{Node: id, OffsetMs: offset, Heard: s.at, Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure}, known && c.Known
 }
