@@ -28,10 +28,7 @@ func TestTouchedBetweenTurns(t *testing.T) {
 }
 
 // touching touches a group again when one of its entries is applied, at the end of a turn's time.
-type touching struct {
-	*recordedHistory
-	again func()
-}
+type touching struct{ again func() }
 
 func (t touching) Record(timer.ShardID, uint64, []table.HistoryEvent) { t.again() }
 
