@@ -114,7 +114,8 @@ func stayDown(err error) error {
 	return stayDownError{err}
 }
 
-// advise adds to the error of a full disk what to do about it.
+// advise adds to the error of a full disk what to do about it. Unlike vfs.IsFull it does not mean too
+// many open files.
 func advise(err error, dir string) error {
 	if full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); !full || errors.Is(err, ErrStayDown) {
 		return err

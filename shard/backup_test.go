@@ -103,8 +103,8 @@ func TestStateMessages(t *testing.T) {
 	}
 }
 
-// TestADamagedSnapshotIsMadeAnew: it is found damaged while a backup, or another node, reads it. They
-// get another one, though nothing has changed since. Found by the simulator, seed 1020040.
+// TestADamagedSnapshotIsMadeAnew: it is found damaged while a backup, or another node, reads it.
+// They get another one, though nothing has changed since. Found by the simulator, seed 1020040.
 func TestADamagedSnapshotIsMadeAnew(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.group(1)

@@ -117,8 +117,8 @@ func (t *groupTable) half(id timer.ShardID) func(topic timer.TopicID, timerID []
 	}
 }
 
-// numbered names the shard that gave a timer its number. An answer always does: the number of shards
-// may double before somebody reads it.
+// numbered names the shard that gave a timer its number. An answer always does: the number of
+// shards may double before somebody reads it.
 func numbered(s *timerShard, origin *timer.ShardID) { *origin = cmp.Or(*origin, s.g.shard) }
 
 // hasLeft reports whether a shard's timers have left the group that was asked for them.
@@ -355,7 +355,8 @@ func (d *division) passOn(o *op) bool {
 }
 
 // ownerOfOp is ownerOf for an operation. That on a lease goes with its timer, by its place if the
-// caller has sent that, as it may know of fewer shards; that on a topic to the shard that was asked.
+// caller has sent that, as it may know of fewer shards; that on a topic to the shard that was
+// asked.
 func (d *division) ownerOfOp(o *op) (id timer.ShardID, known bool) {
 	asked := o.asked
 	if o.passed {

@@ -469,8 +469,8 @@ func TestListingOverADivision(t *testing.T) {
 	})
 }
 
-// TestAnswersNameWhoGaveTheNumber: the number of shards may double between an answer and its reader,
-// so each answer itself says which shard gave a timer its number.
+// TestAnswersNameWhoGaveTheNumber: the number of shards may double between an answer and its
+// reader, so each answer itself says which shard gave a timer its number.
 func TestAnswersNameWhoGaveTheNumber(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		d.pulled(func(*timer.Policy) {})

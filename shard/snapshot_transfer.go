@@ -102,8 +102,8 @@ func (s *snapshots) stream(r *replica, m *pb.Message, done func(size int64, err 
 	}, nil
 }
 
-// ownSnapshot is a snapshot of this node that another one is sent, or a backup. Where it turns out to
-// be damaged, the group makes another: else those who need it would get the same one for ever.
+// ownSnapshot is a snapshot of this node that another one is sent, or a backup. Where it turns out
+// to be damaged, the group makes another: else those who need it would get the same one for ever.
 type ownSnapshot struct {
 	*wal.SnapshotReader
 	group *replica

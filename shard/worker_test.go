@@ -32,9 +32,9 @@ type touching struct{ again func() }
 
 func (t touching) Record(timer.ShardID, uint64, []table.HistoryEvent) { t.again() }
 
-// TestTouchedTwiceInATurn: a group that has had its time in a turn, and is touched again after that is
-// over, is not late: it would come before the others in the next turn, and again after that. Found by
-// the simulator, seed 1000144.
+// TestTouchedTwiceInATurn: a group that has had its time in a turn, and is touched again after that
+// is over, is not late: it would come before the others in the next turn, and again after that.
+// Found by the simulator, seed 1000144.
 func TestTouchedTwiceInATurn(t *testing.T) {
 	var r *hostHarness
 	visited, late := 0, false

@@ -112,8 +112,8 @@ func TestClockStepsBack(t *testing.T) {
 	r.want("a")
 }
 
-// TestNotCaughtUpWhileDueTimersWaitOutsideTheWheel: timers that had left the wheel when the clock was
-// set back a little are due again, and the turn's time ends before all of them are queued.
+// TestNotCaughtUpWhileDueTimersWaitOutsideTheWheel: timers that had left the wheel when the clock
+// was set back a little are due again, and the turn's time ends before all of them are queued.
 func TestNotCaughtUpWhileDueTimersWaitOutsideTheWheel(t *testing.T) {
 	r := newReplica(t)
 	for i := range 3 {

@@ -43,8 +43,8 @@ func TestOneOfAKeyAtATime(t *testing.T) {
 	}
 }
 
-// TestQueuedTimersWaitAgainOnceTheClockIsSetBack: what waits in a queue when the clock is set back is
-// not due any more. It goes back to the wheel. Leased, it would hold its key and its receiver's
+// TestQueuedTimersWaitAgainOnceTheClockIsSetBack: what waits in a queue when the clock is set back
+// is not due any more. It goes back to the wheel. Leased, it would hold its key and its receiver's
 // place, and be given back; then the next of its key would have been leased instead when the clock
 // is set right, and go first. Found by the simulator, seed 1000144.
 func TestQueuedTimersWaitAgainOnceTheClockIsSetBack(t *testing.T) {

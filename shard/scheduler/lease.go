@@ -61,8 +61,8 @@ func (p *proposer) propose(b *table.Batch) {
 // unstarted; and the later timers of its key after it.
 const notDueAfter = int64(2 * MaxLookAhead / time.Millisecond)
 
-// backToWheel takes a timer back that has left its destination queue. A head that was attempted goes
-// on to block its key.
+// backToWheel takes a timer back that has left its destination queue. A head that was attempted
+// goes on to block its key.
 func (p *proposer) backToWheel(e entry) {
 	if l := p.keys.laneOf(e); l != nil {
 		if l.blocking {

@@ -286,7 +286,8 @@ func (l *loader) start() {
 }
 
 // BeginBirth starts to save what LoadChild reads: the foreign timers of a table that is not swept.
-// It is a snapshot in all else, but other slots have no records. The child's replicas find out whether memory was sound.
+// It is a snapshot in all else, but other slots have no records. The child's replicas find out
+// whether memory was sound.
 func (t *Table) BeginBirth() *Snapshot {
 	s := t.BeginSnapshot()
 	s.birth = true

@@ -301,8 +301,8 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	serve(t, filepath.Join(dir, "data")).stop(t)
 }
 
-// TestDamagedNodeOnAFullDisk: a node with a damaged log has no room on its disk. It ends, says what to
-// do, and loses nothing, however far it gets. With room the next start replaces it.
+// TestDamagedNodeOnAFullDisk: a node with a damaged log has no room on its disk. It ends, says what
+// to do, and loses nothing, however far it gets. With room the next start replaces it.
 func TestDamagedNodeOnAFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -32,7 +32,8 @@ type clock struct {
 // steadiness is for how long a process may take the wall clock for steady.
 type steadiness struct {
 	touched time.Duration // when the wall clock last stepped, or last stood still; 0: never
-	// when the window began in which it may move by clocks.Slew, and its lead over the boot clock then
+	// when the window began in which it may move by clocks.Slew, and its lead over the boot clock
+	// then
 	baseAt, base time.Duration
 }
 

@@ -21,8 +21,8 @@ func (n *node) awaitReplacement(cause error) {
 }
 
 // setAside turns the machine into another node with an empty directory. Of the disk's faults only a
-// lack of room stays meanwhile: crashes within SetAside are package member's tests. Without room the
-// process ends; the next one asks again, or finishes what this one began (see start).
+// lack of room stays meanwhile: crashes within SetAside are package member's tests. Without room
+// the process ends; the next one asks again, or finishes what this one began (see start).
 func (n *node) setAside() {
 	w := n.w
 	if n.successor == nil {

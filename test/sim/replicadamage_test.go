@@ -228,8 +228,9 @@ func TestMostReplicasDamaged(t *testing.T) {
 }
 
 // TestReplacedOnceThereIsRoom: the disk of a node that asks to be replaced has no room for what the
-// replacement writes: for nothing, for a part of the first file, or for that file alone. The process
-// ends, its supervisor starts it again and again, and the node is replaced when there is room.
+// replacement writes: for nothing, for a part of the first file, or for that file alone. The
+// process ends, its supervisor starts it again and again, and the node is replaced when there is
+// room.
 func TestReplacedOnceThereIsRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -105,15 +105,15 @@ func (c *Command) allPages(l listing, take func(page []json.RawMessage) error) e
 func (c *Command) page(l listing, size int, cursor string) (rows []json.RawMessage, next string, err error) {
 	query := queryOf("limit", strconv.Itoa(size), "cursor", cursor)
 	maps.Copy(query, l.query)
-	// A listing whose first page is there outlasts a shard that has no leader for a moment.
-	again := *c
-	if cursor != "" {
-		again.options.Retries = 0 // as often as the client does by itself
+	request := client.Request{Method: http.MethodGet, Path: l.path, Query: query}
+	node := *c
+	if cursor != "" { // a listing that has begun outlasts a shard without a leader
+		request.Repeatable, node.options.Retries = true, 0 // 0: as often as the client does by itself
+		if err := node.connect(); err != nil {
+			return nil, "", err
+		}
 	}
-	if err := again.connect(); err != nil {
-		return nil, "", err
-	}
-	body, err := again.do(client.Request{Method: http.MethodGet, Path: l.path, Query: query, Repeatable: cursor != ""})
+	body, err := node.do(request)
 	if err != nil {
 		return nil, "", err
 	}
