@@ -9,6 +9,10 @@ import (
 // Agree is the largest difference between two clocks that show the same time.
 const Agree = time.Second
 
+// drained is the time after a step in which reports confirm nothing. They may have waited in a
+// socket while the process stood still, and be as old as its clock is behind.
+const drained = 200 * time.Millisecond
+
 // tie is the largest difference between two times of steadiness that count as equal.
 const tie = 2 * time.Second
 
@@ -32,7 +36,7 @@ func (p *Peer) counts() bool { return p.Sure || p.Steps == 0 || p.Steady >= Stea
 // before this node's last step.
 //
 // A clock that a majority of the members shares is right; after a step, only if one of the others
-// counts as evidence, or after SteadyFor. A clock outside the majority's range is wrong. If no
+// counts as evidence and was heard since that step was drained, or after SteadyFor. A clock outside the majority's range is wrong. If no
 // majority is heard, a clock that has been steady for SteadyFor is trusted, unless a node with
 // another time trusts its own clock and has been steady for longer: at most one of two continues. A
 // clock found wrong stays wrong when the nodes that found it are not heard any more.
@@ -53,7 +57,7 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 	agree, confirmed := 1, false
 	for i := range peers {
 		if near(peers[i].OffsetMs, rawMs) {
-			agree, confirmed = agree+1, confirmed || peers[i].counts()
+			agree, confirmed = agree+1, confirmed || peers[i].counts() && peers[i].Heard >= k.steadyAt+drained
 		}
 	}
 	if 2*agree > members {

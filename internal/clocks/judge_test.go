@@ -305,6 +305,49 @@ func TestReportFromBeforeTheStepIsNoEvidence(t *testing.T) {
 	f.pass(250 * time.Millisecond)
 	k.Look()
 	k.Judge(1, 3, others(0))
+	if got := k.State(); got.Trust == Sure {
+		t.Errorf("reports that may have lain in a socket confirm a clock: %+v", got)
+	}
+	f.pass(250 * time.Millisecond)
+	k.Judge(1, 3, others(0))
+	if got := k.State(); got.Trust != Sure {
+		t.Errorf("reports from after the step do not confirm a right clock: %+v", got)
+	}
+}
+
+// Reports that lay in the socket of a stopped process are as old as its clock was set back by: they
+// agree with it, and confirm nothing.
+func TestReportsThatLayInASocketConfirmNothing(t *testing.T) {
+	f := &fake{mono: time.Hour, boot: time.Hour}
+	k := NewKeeper(Config{Source: f})
+	const stop = 9 * time.Second
+	f.pass(stop)
+	right := k.source.Read().WallUs / 1000
+	f.wall -= stop
+	report := func(wallMs int64) []Peer {
+		p := Peer{Node: 2, OffsetMs: wallMs - f.boot.Milliseconds(), Heard: f.boot, Steady: time.Minute, Sure: true}
+		q := p
+		q.Node = 3
+		return []Peer{p, q}
+	}
+	k.Look()
+	for range 10 { // the first heartbeats that are read after the stop
+		f.pass(10 * time.Millisecond)
+		k.Judge(1, 3, report(right-stop.Milliseconds()))
+		if got := k.State(); got.Trust == Sure {
+			t.Fatalf("a clock set back by 9 s is confirmed by reports that are as old: %+v", got)
+		}
+	}
+	f.pass(250 * time.Millisecond)
+	k.Judge(1, 3, report(right+350))
+	if got := k.State(); got.Trust != Held || got.AheadMs != -stop.Milliseconds() {
+		t.Errorf("the others' time after the stop is not used: %+v", got)
+	}
+	f.wall += stop
+	f.pass(10 * time.Millisecond)
+	k.Judge(1, 3, report(right+360))
+	f.pass(250 * time.Millisecond)
+	k.Judge(1, 3, report(right+610))
 	if got := k.State(); got.Trust != Sure {
 		t.Errorf("reports from after the step do not confirm a right clock: %+v", got)
 	}

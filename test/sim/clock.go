@@ -38,15 +38,23 @@ type steadiness struct {
 }
 
 // move changes the clocks. A move of the wall clock against the boot clock by no more than Slew
-// within SlewWindow is no step, however it came about: to a process the clock is steady.
+// within SlewWindow is no step, however it came about: to a process the clock is steady. A clock
+// that stood still has moved until now.
 func (c *clock) move(change func()) {
-	stood, now := c.frozen, c.world.now
-	if passed := now - c.baseAt; passed >= clocks.SlewWindow {
-		c.baseAt, c.base = now-passed%clocks.SlewWindow, c.lead()
-	}
+	stepped := c.stepped()
+	c.window()
 	change()
-	if stood && !c.frozen || (c.lead()-c.base).Abs() > clocks.Slew {
+	if stepped || c.stepped() {
 		c.touch()
+	}
+}
+
+func (c *clock) stepped() bool { return (c.lead() - c.base).Abs() > clocks.Slew }
+
+// window begins another window if the last one has passed.
+func (c *clock) window() {
+	if passed := c.world.now - c.baseAt; passed >= clocks.SlewWindow {
+		c.baseAt, c.base = c.world.now-passed%clocks.SlewWindow, c.lead()
 	}
 }
 

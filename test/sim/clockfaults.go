@@ -252,8 +252,7 @@ func (w *World) rightClocks() {
 	for _, n := range w.nodes {
 		n.wakeClocks()
 		if n.clock.frozen {
-			n.clock.frozen = false
-			n.clock.touch()
+			n.clock.move(func() { n.clock.frozen = false })
 		}
 		if n.clock.step != 0 {
 			n.setClock(0)

@@ -11,7 +11,8 @@ import (
 )
 
 // TestSlewIsNoStep: the checker takes a clock for steady exactly if a process does: also if it was
-// set by less than a step (992384), or a stop moved it by less (996306).
+// set by less than a step (992384), a stop moved it by less (996306), or it stood still for less
+// (1070037).
 func TestSlewIsNoStep(t *testing.T) {
 	const small = clocks.Slew - 10*time.Millisecond
 	script := func(w *World) {
@@ -21,6 +22,13 @@ func TestSlewIsNoStep(t *testing.T) {
 		n := w.nodes[0]
 		set := func(by time.Duration) func() { return func() { n.setClock(n.clock.step + by) } }
 		stop := func(d time.Duration) func() { return func() { n.sleep(d) } }
+		stand := func(d time.Duration) func() {
+			return func() {
+				n.freeze()
+				w.pass(d)
+				n.unfreeze(false)
+			}
+		}
 		for i, c := range []struct {
 			after time.Duration
 			move  func()
@@ -39,6 +47,8 @@ func TestSlewIsNoStep(t *testing.T) {
 			{0, set(-small), false},
 			{0, stop(300 * time.Millisecond), false}, // back to where it was
 			{0, stop(300 * time.Millisecond), true},
+			{clocks.SlewWindow, stand(236 * time.Millisecond), false}, // (1070037)
+			{0, stand(300 * time.Millisecond), true},
 		} {
 			w.pass(c.after)
 			steps, touched := n.keeper.State().Steps, n.clock.touched

@@ -87,7 +87,7 @@ func (w *World) undergo() {
 		run       func()
 	}{
 		{o.together, w.together}, {o.loops, w.loop}, {o.ends, w.endSoon}, {o.flaps, w.flap}, {o.hangs, w.hang},
-		{o.backs, w.setBack}, {o.freezes, w.freeze}, {o.storms, w.storm}, {o.brinks, w.brink}, {o.numbers, w.number},
+		{o.backs, w.setBack}, {o.freezes, w.freezeAny}, {o.storms, w.storm}, {o.brinks, w.brink}, {o.numbers, w.number},
 	} {
 		if w.faultRNG.hit(t.perSecond * nemesisEach.Seconds()) {
 			t.run()
@@ -286,32 +286,42 @@ func (w *World) setBack() {
 	again()
 }
 
-// freeze stops a wall clock. Afterwards it goes on from there, or shows the true time.
-func (w *World) freeze() {
+// freezeAny stops a wall clock.
+func (w *World) freezeAny() {
 	n := w.any()
 	if n.clock.frozen {
 		return
 	}
 	w.counts.Freezes++
-	at := n.clock.wall()
-	if n.isRight() {
-		n.clock.touched = w.now
-	}
-	n.clock.frozen, n.clock.frozenAt = true, at
-	w.note(n, "freeze", 0, 0, "")
+	n.freeze()
 	w.after(w.faultRNG.between(100*time.Millisecond, 15*time.Second), func() {
-		if !n.clock.frozen {
-			return
+		if n.clock.frozen {
+			n.unfreeze(w.faultRNG.IntN(2) == 0 && !w.calm)
 		}
-		n.clock.frozen = false
-		if w.faultRNG.IntN(2) == 0 && !w.calm {
-			n.clock.step -= n.clock.wall() - at
-			n.clock.rebase()
-		} else {
-			n.clock.touch()
-		}
-		n.wake(0)
 	})
+}
+
+func (n *node) freeze() {
+	n.clock.window()
+	if n.isRight() {
+		n.clock.touched = n.w.now
+	}
+	n.clock.frozen, n.clock.frozenAt = true, n.clock.wall()
+	n.w.note(n, "freeze", 0, 0, "")
+}
+
+// unfreeze lets a wall clock go on, from where it stood or with the true time.
+func (n *node) unfreeze(fromThere bool) {
+	c := &n.clock
+	if fromThere {
+		at := c.frozenAt
+		c.frozen = false
+		c.step -= c.wall() - at
+		c.rebase()
+	} else {
+		c.move(func() { c.frozen = false })
+	}
+	n.wake(0)
 }
 
 // storm makes many timers of all shards due in one millisecond.
