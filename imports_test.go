@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
 	"transport":        {"docs", "internal/audit", "internal/certificate", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
-	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "shard/events", "shard/halt", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "shard/events", "shard/halt", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/table/index", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "internal/reuse", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/rest", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
@@ -132,7 +132,7 @@ var pure = map[string][]string{
 	"shard/table":         {"github.com/cespare/xxhash/v2"},
 	"shard/table/arena":   {},
 	"shard/table/content": {"github.com/cespare/xxhash/v2"},
-	"shard/table/index":   {},
+	"shard/table/index":   {"github.com/cespare/xxhash/v2"},
 	"shard/table/slab":    {},
 	"shard/wire":          {},
 

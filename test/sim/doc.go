@@ -5,7 +5,8 @@
 // Rules of use:
 //
 //   - Call Run inside a bubble of testing/synctest, one at a time: it replaces crypto/rand's
-//     Reader, from which raft draws its election timeouts. Config.Settle is synctest.Wait, because
+//     Reader, from which raft draws its election timeouts, and has indexes hash alike each time
+//     (index.Fixed). Config.Settle is synctest.Wait, because
 //     a host writes snapshots on goroutines of its own.
 //   - A run has two phases. In the first anything may fail. In the second all faults are over, and
 //     the cluster must serve, fire every timer and agree (I14).

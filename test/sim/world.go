@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"carillon/internal/feature"
+	"carillon/shard/table/index"
 	"carillon/test/memfs"
 	"carillon/timer"
 )
@@ -137,7 +138,8 @@ func (s stopped) String() string {
 func Run(cfg Config) (r Report) {
 	reader := rand.Reader
 	rand.Reader = entropy{newChance(cfg.Seed, 2)}
-	defer func() { rand.Reader = reader }()
+	index.Fixed = true // the memory limit sees how full an index's parts are
+	defer func() { rand.Reader, index.Fixed = reader, false }()
 	w := newWorld(cfg)
 	defer func() {
 		if p := recover(); p != nil {

@@ -23,7 +23,7 @@ func (ix *Index) Fill(n int, same func(a, b uint32) bool) *Filler {
 	for n>>depth > partMax*3/4 {
 		depth++
 	}
-	*ix = Index{seed: ix.seed, dir: make([]*part, 1<<depth), depth: depth}
+	*ix = Index{seed: ix.seed, fixed: ix.fixed, dir: make([]*part, 1<<depth), depth: depth}
 	for i := range ix.dir {
 		ix.dir[i] = ix.newPart(depth, (n>>depth)*6/5)
 	}

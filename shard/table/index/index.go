@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"slices"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 const (
@@ -23,8 +25,9 @@ const (
 // a number is never 0. All operations are O(1), and O(partMax) when a part splits.
 type Index struct {
 	// seed randomises the hashes of keys that clients choose, so that clients cannot cause
-	// collisions. No replicated state depends on it.
+	// collisions. No replicated state depends on it, but the memory that an index takes does.
 	seed  maphash.Seed
+	fixed bool
 	dir   []*part
 	depth uint // len(dir) = 1<<depth; the first depth bits of a hash choose the part
 	parts int
@@ -39,11 +42,21 @@ type part struct {
 	entries []uint64
 }
 
-func New() Index { return Index{seed: maphash.MakeSeed()} }
+// Fixed makes the indexes that are made from now on hash alike in each process, so that a simulated
+// run can be repeated. It is not for keys of strangers.
+var Fixed bool
+
+func New() Index { return Index{seed: maphash.MakeSeed(), fixed: Fixed} }
 
 // Hash returns the hash of a key in a space of keys.
 func (ix *Index) Hash(space uint64, key []byte) uint32 {
-	hi, lo := bits.Mul64(maphash.Bytes(ix.seed, key)^space*0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
+	h := uint64(0)
+	if ix.fixed {
+		h = xxhash.Sum64(key)
+	} else {
+		h = maphash.Bytes(ix.seed, key)
+	}
+	hi, lo := bits.Mul64(h^space*0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 	return uint32((hi ^ lo) >> 32)
 }
 

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -52,5 +53,24 @@ func TestIndexOfOneHash(t *testing.T) {
 	}
 	if len(x.dir) > 16*x.parts || x.cells > 3*5000 {
 		t.Errorf("%d directory entries, %d cells for 5000 numbers", len(x.dir), x.cells)
+	}
+}
+
+// A simulated run must take the same memory each time it is repeated (1080120).
+func TestFixedIndexesTakeTheSameMemory(t *testing.T) {
+	Fixed = true
+	defer func() { Fixed = false }()
+	take := func() int64 {
+		ix := New()
+		for i := range uint32(20_000) {
+			ix.Insert(ix.Hash(1, fmt.Append(nil, i)), i+1)
+		}
+		return ix.Memory()
+	}
+	want := take()
+	for range 20 {
+		if got := take(); got != want {
+			t.Fatalf("one index takes %d bytes, another of the same keys %d", want, got)
+		}
 	}
 }
