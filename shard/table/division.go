@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"carillon/shard/table/content"
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -108,8 +109,8 @@ func (d *division) hash() (x uint64) {
 // from (0 at first) and returns the slot to continue after. fn must not change the table.
 func (t *timers) Newer(seq uint64, from timer.Handle, budget int, fn func(h timer.Handle, topic timer.TopicID, id []byte)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from = t.slots.Next(from, t.slots.High)
-		if s := t.slots.At(from); s.State() != 0 && s.Seq() > seq {
+		var s *slab.Slot
+		if from, s = t.slots.Visit(from, t.slots.High); s.State() != 0 && s.Seq() > seq {
 			fn(from, t.topics.rows[s.Topic].id, t.content.View(s.Ref).ID)
 		}
 	}

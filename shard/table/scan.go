@@ -268,8 +268,8 @@ func (k *TopK) Take(room timer.Room) (out []Found, rest Rest) {
 // must not change the table.
 func (t *timers) ScanLeased(from timer.Handle, budget int, attempted bool, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from = t.slots.Next(from, t.slots.High)
-		s := t.slots.At(from)
+		var s *slab.Slot
+		from, s = t.slots.Visit(from, t.slots.High)
 		if state := s.State(); (state == timer.Leased || attempted && state == timer.Scheduled && s.Attempts() > 0) && !t.foreign(from) {
 			fn(from)
 		}
@@ -294,8 +294,8 @@ func (t *timers) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget,
 		return marks
 	}
 	for ; budget > 0 && at.From < high && len(marks) < limit; budget-- {
-		at.From = t.slots.Next(at.From, high)
-		s := t.slots.At(at.From)
+		var s *slab.Slot
+		at.From, s = t.slots.Visit(at.From, high)
 		if s.Topic != row || s.State() == 0 || t.foreign(at.From) || s.Seq() > at.Seq || !wants(q, hides, at.From, s) {
 			continue
 		}
@@ -345,8 +345,8 @@ func (f *Forecast) Add(o *Forecast) {
 // only is asked for which timers; nil: all.
 func (t *timers) Forecast(topics map[timer.TopicID]bool, only func(timer.TopicID, []byte) bool, hides Hides, from timer.Handle, budget int, f *Forecast) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from = t.slots.Next(from, t.slots.High)
-		s := t.slots.At(from)
+		var s *slab.Slot
+		from, s = t.slots.Visit(from, t.slots.High)
 		if s.State() != timer.Scheduled && (s.State() != timer.Leased || hides == nil || !hides(from)) {
 			continue
 		}

@@ -139,8 +139,9 @@ func (t *timetable) place(h timer.Handle, s *slab.Slot) {
 // budget slots after from (0 at first) and returns the slot to continue after.
 func (t *timetable) RearmRange(from timer.Handle, budget int) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slots.High; budget-- {
-		from = t.slots.Next(from, t.slots.High)
-		t.restore(from, t.slots.At(from))
+		var s *slab.Slot
+		from, s = t.slots.Visit(from, t.slots.High)
+		t.restore(from, s)
 	}
 	return from, from >= t.slots.High
 }

@@ -240,8 +240,8 @@ func (u *updater) MoveContents(slots int) {
 		return
 	}
 	for ; slots > 0 && u.moved < u.slots.High; slots-- {
-		u.moved = u.slots.Next(u.moved, u.slots.High)
-		if s := u.slots.At(u.moved); s.State() != 0 {
+		var s *slab.Slot
+		if u.moved, s = u.slots.Visit(u.moved, u.slots.High); s.State() != 0 {
 			s.Ref = u.content.Move(s.Ref)
 		}
 	}

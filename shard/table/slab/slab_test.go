@@ -86,15 +86,14 @@ func TestPackedSlots(t *testing.T) {
 		}
 		met := 0
 		for h := timer.Handle(0); h < packed.High; {
-			last, next := h, packed.Next(h, packed.High)
+			next, s := packed.Visit(h, packed.High)
 			for h++; h < next; h++ {
 				if packed.At(h).State() != 0 {
 					t.Fatalf("handle %d is passed over", h)
 				}
 			}
-			s := packed.At(next)
-			if visited, slot := packed.Visit(last, packed.High); visited != next || slot != s {
-				t.Fatalf("a visit after %d is of %d, and the next is %d", last, visited, next)
+			if packed.At(next) != s {
+				t.Fatalf("a visit of handle %d gets another slot", next)
 			}
 			if s.Seq() != seqs[next] || (s.State() == 0) != (seqs[next] == 0) {
 				t.Fatalf("handle %d has number %d, not %d", next, s.Seq(), seqs[next])

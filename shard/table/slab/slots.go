@@ -13,7 +13,7 @@ const (
 
 	freeMark = 1 << 31 // in a page: the handle is free, the next free one follows
 	packFrom = 16      // slots, at least: a page takes 4 KiB
-	skipMost = 4096    // free handles that Next passes over, which take as long as one timer
+	skipMost = 4096    // free handles that Visit passes over, which take as long as one timer
 )
 
 // Slots is the array of slots, by handle. Its zero value is empty. All operations are O(1), but
@@ -116,28 +116,8 @@ func (s *Slots) NextFree(h timer.Handle) timer.Handle {
 	return timer.Handle(p.rows[at] &^ freeMark)
 }
 
-// Next returns the slot to visit after h, for a visit of all up to high: packed, it passes over
-// free ones, and may return the last of these.
-func (s *Slots) Next(h, high timer.Handle) timer.Handle {
-	if s.pages == nil {
-		return h + 1
-	}
-	return s.packedNext(h, high)
-}
-
-//go:noinline
-func (s *Slots) packedNext(h, high timer.Handle) timer.Handle {
-	h++
-	for most := min(high, h+skipMost); h < most; h = (h | 63) + 1 {
-		p, at := s.page(h)
-		if used := p.used[at>>6] >> (at & 63); used != 0 {
-			return min(h+timer.Handle(bits.TrailingZeros64(used)), high)
-		}
-	}
-	return min(h, high)
-}
-
-// Visit is Next, and returns that slot too.
+// Visit returns the slot to visit after h, for a visit of all up to high: packed, it passes over free
+// ones, and may return the last of these.
 func (s *Slots) Visit(h, high timer.Handle) (timer.Handle, *Slot) {
 	if s.pages != nil {
 		return s.packedVisit(h, high)
@@ -148,14 +128,18 @@ func (s *Slots) Visit(h, high timer.Handle) (timer.Handle, *Slot) {
 
 //go:noinline
 func (s *Slots) packedVisit(h, high timer.Handle) (timer.Handle, *Slot) {
-	p, at := s.page(h + 1)
-	if used := p.used[at>>6] >> (at & 63); used != 0 { // the next one is in the same word
-		skip := timer.Handle(bits.TrailingZeros64(used))
-		if h+1+skip <= high {
-			return h + 1 + skip, s.row(p.rows[at+skip])
+	h++
+	for most := min(high, h+skipMost); h <= most; h = (h | 63) + 1 {
+		p, at := s.page(h)
+		if used := p.used[at>>6] >> (at & 63); used != 0 {
+			skip := timer.Handle(bits.TrailingZeros64(used))
+			if h += skip; h <= high {
+				return h, s.row(p.rows[at+skip])
+			}
+			break
 		}
 	}
-	h = s.packedNext(h, high)
+	h = min(h, high)
 	return h, s.packedAt(h)
 }
 
