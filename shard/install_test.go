@@ -1,9 +1,14 @@
 package shard
 
 import (
+	"errors"
+	"strings"
+	"syscall"
 	"testing"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/test/memfs"
 )
 
 // entriesFrom delivers entries that node 8, the leader of a term, appends after an index. The
@@ -140,6 +145,36 @@ func TestCrashBeforeASnapshotsMark(t *testing.T) {
 		t.Fatal("the entries after the snapshot are not acknowledged")
 	}
 	restart(index + more)
+}
+
+// TestSnapshotThatCannotBeReadBack: a snapshot arrives once more, and cannot be read back. The one
+// of the same name that the log goes on from stays (1090371).
+func TestSnapshotThatCannotBeReadBack(t *testing.T) {
+	const term, index = 6, 4
+	r, c := withFakePeers(t, true, nil)
+	c.send(1, heartbeat(term))
+	c.arrive(term, index)
+	r.runIdle()
+	c.entriesFrom(term, index, term, 3)
+	r.pass(spareFor)
+	r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+		if op == memfs.OpRead && strings.Contains(name, "snapshots/") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if err := c.deliver(term, index); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the snapshot arrives: %v", err)
+	}
+	r.fs.SetHook(nil)
+	r.runIdle()
+	r.kill()
+	if err := r.open(); err != nil {
+		t.Fatal(err)
+	}
+	if g := r.host.group(1); g.applied != index || g.store.Last() != index+3 {
+		t.Errorf("applied %d, want %d; the log ends at %d, want %d", g.applied, index, g.store.Last(), index+3)
+	}
 }
 
 // TestDamagedSnapshotWithoutItsMark: the process ends when a snapshot from a peer is on disk, and

@@ -85,6 +85,13 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 
 // arrive delivers a snapshot of shard 1 from node 8.
 func (p *fakePeers) arrive(term, index uint64) {
+	p.r.t.Helper()
+	if err := p.deliver(term, index); err != nil {
+		p.r.t.Fatal(err)
+	}
+}
+
+func (p *fakePeers) deliver(term, index uint64) error {
 	t, h := p.r.t, p.r.host
 	t.Helper()
 	tbl := table.New(1, 0)
@@ -99,9 +106,7 @@ func (p *fakePeers) arrive(term, index uint64) {
 	if _, err := in.Write(state); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	return in.Commit()
 }
 
 // acknowledged reports whether this node has acknowledged all entries up to index to node 8.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -255,14 +254,11 @@ func (in *Incoming) Write(p []byte) (int, error) {
 func (in *Incoming) Abort() { in.file.Abort() }
 
 // Commit makes the file durable, reads it back and passes it to the group. After an error the group
-// does not have it.
+// does not have it, and keeps its own snapshot of that entry, if there is one.
 func (in *Incoming) Commit() error {
+	defer in.file.Abort() // does nothing once it is committed
 	if in.have != in.size {
-		in.file.Abort()
 		return fmt.Errorf("shard: a snapshot stream ended after %d of %d bytes", in.have, in.size)
-	}
-	if err := in.file.Commit(); err != nil {
-		return err
 	}
 	h, r := in.host, in.host.group(in.header.group)
 	a := &receivedSnapshot{group: r, message: in.header.message, mark: in.mark, size: in.size}
@@ -272,8 +268,10 @@ func (in *Incoming) Commit() error {
 		h.arriving.Add(-in.size)
 		h.memory.Add(-in.size)
 	}()
-	if err := a.read(h.snapshotDir(), in.meta.FileName()); err != nil {
-		_ = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), in.meta.FileName()))
+	if err := a.read(in.file); err != nil {
+		return fmt.Errorf("%s: %w", in.meta.FileName(), err)
+	}
+	if err := in.file.Commit(); err != nil {
 		return err
 	}
 	return r.w.box.put(a, math.MaxInt)
@@ -289,17 +287,14 @@ type receivedSnapshot struct {
 }
 
 // read reads the file back into a new state.
-func (s *receivedSnapshot) read(dir, name string) error {
-	h := s.group.w.host
-	f, err := wal.OpenSnapshot(h.cfg.FS, dir, name)
+func (s *receivedSnapshot) read(file *wal.SnapshotWriter) error {
+	f, err := file.Seal()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if s.state, err = h.readState(f, s.group.shard, s.mark.Hash); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	s.state, err = s.group.w.host.readState(f, s.group.shard, s.mark.Hash)
+	return err
 }
 
 func (s *receivedSnapshot) handle(w *worker) {

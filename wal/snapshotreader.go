@@ -33,7 +33,11 @@ type SnapshotReader struct {
 // OpenSnapshot opens the snapshot of that file name (see Snapshots and
 // SnapshotMeta.FileName) and verifies its header and footer. ErrNoSnapshot if there is none.
 func OpenSnapshot(fsys vfs.FS, dir, name string) (*SnapshotReader, error) {
-	path := filepath.Join(dir, name)
+	return openSnapshot(fsys, filepath.Join(dir, name), dir, name)
+}
+
+// openSnapshot opens the snapshot of a name that is in the file at path.
+func openSnapshot(fsys vfs.FS, path, dir, name string) (*SnapshotReader, error) {
 	f, err := fsys.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s", ErrNoSnapshot, path)

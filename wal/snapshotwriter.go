@@ -34,6 +34,7 @@ type SnapshotWriter struct {
 	content  xxhash.Digest
 	unsynced int
 	keepFree uint64
+	sealed   bool
 	done     bool
 	err      error
 }
@@ -139,33 +140,51 @@ func (w *SnapshotWriter) write(b []byte) {
 	}
 }
 
-// Commit makes the snapshot durable under its name. A snapshot of the same name is replaced.
-func (w *SnapshotWriter) Commit() error {
-	if w.done {
-		return w.wrap(errSnapshotDone)
+// Seal makes the snapshot whole and durable in its temporary file, and opens it there, so that it
+// can be read back before Commit.
+func (w *SnapshotWriter) Seal() (*SnapshotReader, error) {
+	if err := w.seal(); err != nil {
+		w.Abort()
+		return nil, err
 	}
+	return openSnapshot(w.fs, w.temp, w.dir, w.meta.FileName())
+}
+
+func (w *SnapshotWriter) seal() error {
 	w.flush()
 	if w.err == nil {
 		w.footer.stateHash, w.footer.contentHash = w.meta.Hash, w.content.Sum64()
 		w.write(w.footer.encode(w.seed))
 	}
 	if w.err != nil {
-		w.Abort()
 		return w.err
 	}
 	if err := w.file.Sync(); err != nil {
+		return w.wrap(err)
+	}
+	w.sealed, w.err = true, w.wrap(errSnapshotDone)
+	if err := w.file.Close(); err != nil {
+		return w.wrap(err)
+	}
+	return nil
+}
+
+// Commit makes the snapshot durable under its name. A snapshot of the same name is replaced.
+func (w *SnapshotWriter) Commit() error {
+	if w.done {
+		return w.wrap(errSnapshotDone)
+	}
+	if !w.sealed {
+		if err := w.seal(); err != nil {
+			w.Abort()
+			return err
+		}
+	}
+	if err := w.fs.Rename(w.temp, w.path()); err != nil {
 		w.Abort()
 		return w.wrap(err)
 	}
 	w.done = true
-	err := w.file.Close()
-	if err == nil {
-		err = w.fs.Rename(w.temp, w.path())
-	}
-	if err != nil {
-		_ = w.fs.Remove(w.temp)
-		return w.wrap(err)
-	}
 	if err := w.fs.SyncDir(w.dir); err != nil {
 		return w.wrap(err)
 	}
@@ -181,6 +200,8 @@ func (w *SnapshotWriter) Abort() {
 	if w.err == nil {
 		w.err = w.wrap(errSnapshotDone)
 	}
-	w.file.Close()
+	if !w.sealed {
+		w.file.Close()
+	}
 	_ = w.fs.Remove(w.temp) // else PrepareSnapshotDir does it
 }
