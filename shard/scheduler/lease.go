@@ -50,6 +50,9 @@ func (p *proposer) propose(b *table.Batch) {
 		p.limits.restKeyless(q)
 		p.topics.leave(q)
 		p.topics.returnCredits(q)
+		if !p.limits.inSight(q) { // its limit or its window may be shut for long
+			p.topics.returnSpares(q)
+		}
 	}
 	if p.topics.turns.ring.Len() > 0 && !p.leases.full() { // else leased wakes it
 		p.env.WakeNext()

@@ -105,6 +105,7 @@ type limit struct {
 	weights int                     // of the keys with something due, of all queues
 	users   int                     // queues that joined
 	leases  int                     // not ended, or granted to a queue in advance
+	lent    int                     // … the latter
 	line    order.Line[*limiterUse] // waiting queues
 	topic   *timer.Topic            // from the last acquire
 	bucket  bucket
@@ -192,25 +193,31 @@ func (u *limiterUse) acquire(t *timer.Topic, turns, want int, now time.Duration)
 		told, wait = b.serve(now, u)
 	}
 	if ok = u.lent > 0; ok {
-		u.lent--
+		u.grant(-1)
 	}
 	b.mu.Unlock()
 	notifyAll(told)
 	return ok, wait
 }
 
+// grant counts leases that are granted to the queue, or used or returned by it. The lock is held.
+func (u *limiterUse) grant(n int) {
+	u.lent += n
+	u.limit.lent += n
+}
+
 // keep undoes an acquire whose lease was not used: the queue's next acquire gets it.
 func (u *limiterUse) keep() {
 	u.limit.mu.Lock()
 	defer u.limit.mu.Unlock()
-	u.lent++
+	u.grant(1)
 }
 
 // spend uses a lease that was kept.
 func (u *limiterUse) spend() {
 	u.limit.mu.Lock()
 	defer u.limit.mu.Unlock()
-	u.lent--
+	u.grant(-1)
 }
 
 // granted reports that the queue has a lease that it has not used yet.
@@ -218,6 +225,13 @@ func (u *limiterUse) granted() bool {
 	u.limit.mu.Lock()
 	defer u.limit.mu.Unlock()
 	return u.lent > 0
+}
+
+// inSight reports that the queue is in line, and other queues have leases that they do not use yet.
+func (u *limiterUse) inSight() bool {
+	u.limit.mu.Lock()
+	defer u.limit.mu.Unlock()
+	return u.turn.In() && u.limit.lent > 0
 }
 
 // beginEmpty has a new limit's bucket begin as one that was empty at a moment, not full.
@@ -243,7 +257,7 @@ func (u *limiterUse) release(now time.Duration) {
 	}
 	b.leases -= u.lent
 	b.bucket.tokens += float64(u.lent)
-	u.lent = 0
+	u.grant(-u.lent)
 	told, _ := b.serve(now, nil)
 	b.mu.Unlock()
 	notifyAll(told)
@@ -317,7 +331,7 @@ func (l *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 		}
 		p := l.line.First()
 		l.line.Serve(&p.turn)
-		p.lent++
+		p.grant(1)
 		l.leases++
 		if p.lent < p.want {
 			l.line.Push(&p.turn)

@@ -37,6 +37,7 @@ type replica struct {
 	dropping bool // the log takes no entry
 
 	verdicts map[string]delivery.Verdict // by URL; a receiver without one gives permits
+	receiver *oneAtATime                 // instead of verdicts
 	waiters  []delivery.Ask
 	calls    []*call
 	batches  []*batch
@@ -147,6 +148,9 @@ func (r *replica) Route(t *timer.Topic, own *timer.Callback) (Destination, error
 }
 
 func (r *replica) Acquire(d Destination, _ *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict) {
+	if r.receiver != nil {
+		return r.receiver.acquire(a.Receiver)
+	}
 	v := r.verdicts[d.(string)]
 	if v.Kind == delivery.Granted || v.Kind == delivery.NodeFull && a.Credit != nil {
 		r.permits++
@@ -256,18 +260,23 @@ func (r *replica) add(id string, inMs int64, set ...func(*timer.Command)) timer.
 func (r *replica) turn() {
 	r.t.Helper()
 	for range 100 {
-		r.wakes, r.spent = false, 0
-		for len(r.posted) > 0 {
-			event := r.posted[0]
-			r.posted = r.posted[1:]
-			event(false)
-		}
-		r.Run()
-		applied := r.entry()
-		if !applied && !r.wakes && len(r.posted) == 0 {
+		if applied := r.step(); !applied && !r.wakes && len(r.posted) == 0 {
 			return
 		}
 	}
+}
+
+// step runs one turn, and reports whether there was anything to propose.
+func (r *replica) step() (applied bool) {
+	r.t.Helper()
+	r.wakes, r.spent = false, 0
+	for len(r.posted) > 0 {
+		event := r.posted[0]
+		r.posted = r.posted[1:]
+		event(false)
+	}
+	r.Run()
+	return r.entry()
 }
 
 // entry proposes an entry and applies or drops it. It reports false if there was nothing to

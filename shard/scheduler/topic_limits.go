@@ -179,6 +179,13 @@ func (tl *topicLimits) rest(q *topicQueue) {
 	}
 }
 
+// inSight reports that the topic may soon be granted a lease: it waits for one, and other shards
+// have some that they do not use yet. These are returned if they get no permit. If the topic gave
+// its permits up meanwhile, permits and leases could go round for ever, and never meet.
+func (tl *topicLimits) inSight(q *topicQueue) bool {
+	return q.limiterUse != nil && q.limiterUse.inSight()
+}
+
 // restKeyless returns a granted lease that timers without a key cannot use now. They keep their place
 // in line if they have none.
 func (tl *topicLimits) restKeyless(q *topicQueue) {
