@@ -395,6 +395,9 @@ func (l *LimitAllocator) confirm(p *part, now time.Duration) {
 	if l.unsure > 0 && !l.alone() {
 		return
 	}
+	if p.since > l.seq {
+		return // no report has said it yet
+	}
 	left := p.limit
 	for _, o := range l.others {
 		switch {

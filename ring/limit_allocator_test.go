@@ -432,6 +432,40 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 	}
 }
 
+// TestThePartOfAProcessThatStoodStill: a process that stood still for long has lost its part, and
+// takes none by the reports that were made meanwhile, before another took it. Found by the
+// simulator.
+func TestThePartOfAProcessThatStoodStill(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	var missed []wire // by a
+	for i := range 60 {
+		if i == 30 {
+			b.leads = map[uint64]int64{b.id: parishShards}
+		}
+		v.beat(b)
+		missed, v.wires = append(missed, v.wires...), nil
+		v.now += 250 * time.Millisecond
+	}
+	if x := b.shares.Concurrency(v.topic, 1, v.now); x != 1 {
+		t.Fatalf("who leads all may have %d", x)
+	}
+	b.open = []time.Duration{v.now + time.Hour}
+	for _, w := range missed {
+		a.shares.Receive(v.now, w.from, &w.report)
+	}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+		if x := a.shares.Concurrency(v.topic, 1, v.now); x != 0 {
+			t.Fatalf("another has a lease, and it may have %d: %s", x, v.describe())
+		}
+	}
+}
+
 // quiet is beats of all, which come at once, and so much time in which nobody takes anything.
 func (m *limitModel) quiet(d time.Duration) {
 	for _, n := range m.nodes {
