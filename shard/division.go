@@ -286,13 +286,20 @@ func (d *division) proposeSweep() {
 }
 
 // ownersBy returns which of so many shards has a timer that a table has; nil: that is not known.
+// Another shard may be yet to be divided, and then has the timers of its child: unless the child is
+// here, the other shard gets the leases, and passes them on when it is divided.
 func (d *division) ownersBy(t *table.Table, of int) scheduler.Owner {
-	host := d.s.g.w.host
+	host, self := d.s.g.w.host, d.s.g.shard
 	return func(h timer.Handle, seq uint64) *scheduler.Scheduler {
-		if topic, known := host.cfg.Topics.Topic(t.TopicOf(h)); known && t.Live(h, seq) {
-			return host.shard(timer.ShardOf(topic, t.ID(h), of)).scheduler
+		topic, known := host.cfg.Topics.Topic(t.TopicOf(h))
+		if !known || !t.Live(h, seq) {
+			return nil
 		}
-		return nil
+		id := timer.ShardOf(topic, t.ID(h), of)
+		if half := timer.ShardID(of / 2); id > half && id-half != self && !host.group(id).public.present.Load() {
+			id -= half
+		}
+		return host.shard(id).scheduler
 	}
 }
 

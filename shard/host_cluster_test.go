@@ -32,6 +32,7 @@ type hostCluster struct {
 	row    Assignment
 	told   Assignment // the assignment as the reachable nodes know it
 	child  Assignment // of shard 2, which shard 1 is divided for; Group 0: it is not
+	later  Assignment // of shard 3, which shard 1 is divided for once there are four; Group 0: it is not
 	shards int        // that the nodes know of; 0: one
 	ships  []func()
 	steps  int
@@ -101,8 +102,8 @@ func (c *hostCluster) open(i int) {
 	if err := r.open(); err != nil {
 		c.fatalf("node %d does not start: %v", firstNode+i, err)
 	}
-	if c.shards == 2 {
-		r.host.Grow(2, 1)
+	if c.shards > 1 {
+		r.host.Grow(c.shards, c.shards/2)
 		r.host.Place(r.rows)
 	}
 	synctest.Wait()
@@ -192,6 +193,9 @@ func (m *clusterMember) Settled(id timer.ShardID, epoch uint32) {
 	case id == 2 && epoch == m.c.child.Epoch && !m.c.child.Settled:
 		m.c.child.Settled = true
 		m.c.placeAll()
+	case id == 3 && epoch == m.c.later.Epoch && !m.c.later.Settled:
+		m.c.later.Settled = true
+		m.c.placeAll()
 	}
 }
 
@@ -206,10 +210,10 @@ func (c *hostCluster) placeAll() {
 	c.told = c.row
 	for i, r := range c.hosts {
 		if r.host != nil && !c.away[i] {
-			if c.shards == 2 {
-				r.host.Grow(2, 1)
+			if c.shards > 1 {
+				r.host.Grow(c.shards, c.shards/2)
 			}
-			r.host.Place([]Assignment{c.row, c.child})
+			r.host.Place([]Assignment{c.row, c.child, c.later})
 		}
 	}
 }

@@ -49,7 +49,6 @@ type activeLease struct {
 	fromMs   int64            // of a first attempt: when the timer was due, or created if that was later; else 0
 	attempt  delivery.Outcome // how the call ended
 	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
-	moved    *Scheduler       // of the child, that has the lease now; nil: it is this one's
 	id       string           // of the timer, once the call began or is reported: the table may go
 	call     *batchCall       // which it shares with other timers, until that starts; else nil
 }
@@ -58,8 +57,9 @@ type activeLease struct {
 type activeLeases struct {
 	byTimer map[timer.Handle]*activeLease
 	held    heap[*activeLease]
-	calls   []*batchCall   // whose leases are applied, in order
-	blocked []*activeLease // leases that client changes wait for
+	calls   []*batchCall                // whose leases are applied, in order
+	blocked []*activeLease              // leases that client changes wait for
+	moved   map[*activeLease]*Scheduler // to which those of running calls have left
 	// starting is what Dispatcher.Start is given, here so that a call does not allocate it.
 	starting Delivery
 	pipeline
@@ -80,7 +80,7 @@ type activeLeases struct {
 
 func newActiveLeases(s *Scheduler) activeLeases {
 	return activeLeases{
-		byTimer: map[timer.Handle]*activeLease{}, leader: &s.leader,
+		byTimer: map[timer.Handle]*activeLease{}, moved: map[*activeLease]*Scheduler{}, leader: &s.leader,
 		consumers: &s.Consumers, due: &s.due, inherited: &s.inherited, keys: &s.Keys, limits: &s.limits, out: &s.Outcomes,
 		pulls: &s.Pulls, reports: &s.Reports, series: &s.series, topics: &s.topics, windows: &s.windows,
 	}
@@ -341,8 +341,9 @@ func (al *activeLeases) callEnded(f *activeLease, stopped bool) {
 
 // ended judges a call that has ended, or reports it if this node leads no more.
 func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
-	if f.moved != nil && f.moved.Leases.leader != al.leader {
-		f.endedElsewhere(a)
+	if next := al.moved[f]; next != nil {
+		delete(al.moved, f)
+		f.endedElsewhere(next, a)
 		return
 	}
 	if al.byTimer[f.handle] != f {

@@ -273,6 +273,54 @@ func TestLeaveByTwoDivisionsAtOnce(t *testing.T) {
 	}
 }
 
+// TestLeaveToAShardThatHasBeenDivided: a lease goes to the shard that had its timer when the lease
+// left. If that has been divided meanwhile, the lease goes on to its child, as one of a call that
+// runs, or has ended, and so does what counts at limits.
+func TestLeaveToAShardThatHasBeenDivided(t *testing.T) {
+	for _, running := range []bool{true, false} {
+		first, second, third := newReplica(t), newReplica(t), newReplica(t)
+		left := first.add("a", 0)
+		if second.add("a", time.Hour.Milliseconds()) != left {
+			t.Fatal("it is another timer there")
+		}
+		first.turn()
+		for _, r := range []*replica{first, second, third} {
+			r.End()
+		}
+		end := func() { first.end(delivery.Outcome{Status: 200}) }
+		if !running {
+			end()
+		}
+		first.limits.carriedOver[left] = carriedLease{seq: first.Leases.byTimer[left].seq, until: time.Hour}
+		first.SetTable(table.New(1, startMs))
+		first.reports = nil
+		first.Leave(third.Scheduler, func(timer.Handle, uint64) *Scheduler { return second.Scheduler })
+		second.apply(func(b *table.Batch) { b.Divide(2, []uint64{1 << left}) })
+		second.Leave(third.Scheduler, func(timer.Handle, uint64) *Scheduler { return nil })
+		turns := func() {
+			for range 3 {
+				for _, r := range []*replica{first, second, third} {
+					r.turn()
+				}
+			}
+		}
+		turns()
+		if running {
+			end()
+			turns()
+		}
+		if len(third.reports) != 1 || third.reports[0].Handle != left || third.reports[0].Attempt.Status != 200 {
+			t.Errorf("running %v: the child reports %+v", running, third.reports)
+		}
+		if len(first.reports)+len(second.reports) > 0 {
+			t.Errorf("running %v: so do %+v and %+v", running, first.reports, second.reports)
+		}
+		if len(second.limits.carriedOver) > 0 || third.limits.carriedOver[left].until != time.Hour {
+			t.Errorf("running %v: at limits count %v, of the child %v", running, second.limits.carriedOver, third.limits.carriedOver)
+		}
+	}
+}
+
 // TestOverdueWithoutTheCanary: what is due in a shard without a leader is counted without the
 // canary, whether the former leader has taken that out of the wheel or not.
 func TestOverdueWithoutTheCanary(t *testing.T) {

@@ -165,6 +165,7 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 		return departures[next]
 	}
 	to(child)
+	s.child = child
 	where := func(h timer.Handle, seq uint64) *Scheduler { // nil: it stays
 		next := owner(h, seq)
 		if next == nil && s.left(h, seq) {
@@ -194,9 +195,9 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 		}
 		s.topics.landed(f.queue)
 		s.Keys.freed(f)
-		f.moved = next
 		d := to(next)
 		d.leases = append(d.leases, f)
+		s.Leases.move(f, next)
 	}
 	s.limits.depart(where, func(next *Scheduler, h timer.Handle, c carriedLease) { to(next).carried[h] = c })
 	s.Outcomes.leave()
@@ -204,17 +205,21 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 		s.Keys.ReviewDropped(0, 0)
 	}
 	for _, next := range order {
-		d := departures[next]
-		next.env.Post(func(stopped bool) {
-			if !stopped {
-				next.take(d)
-			}
-		})
+		departures[next].goTo(next)
 	}
+}
+
+func (d *departure) goTo(next *Scheduler) {
+	next.env.Post(func(stopped bool) {
+		if !stopped {
+			next.take(d)
+		}
+	})
 }
 
 // take takes over what Leave hands over.
 func (s *Scheduler) take(d *departure) {
+	s.passOn(d)
 	for _, f := range d.leases {
 		if s.Leases.byTimer[f.handle] != nil { // a leader of the child, this one, has another
 			s.limits.uncount(f)
@@ -238,13 +243,44 @@ func (s *Scheduler) take(d *departure) {
 	s.env.Wake()
 }
 
-// endedElsewhere passes the end of a call on to the scheduler that has its lease now.
-func (l *activeLease) endedElsewhere(a *delivery.Outcome) {
+// passOn passes on what has left this shard, too: it has been divided before this came.
+func (s *Scheduler) passOn(d *departure) {
+	if s.child == nil {
+		return
+	}
+	on := &departure{carried: map[timer.Handle]carriedLease{}}
+	d.leases = slices.DeleteFunc(d.leases, func(f *activeLease) bool {
+		left := s.left(f.handle, f.seq)
+		if left {
+			on.leases = append(on.leases, f)
+			s.Leases.move(f, s.child)
+		}
+		return left
+	})
+	maps.DeleteFunc(d.carried, func(h timer.Handle, c carriedLease) bool {
+		left := s.left(h, c.seq)
+		if left {
+			on.carried[h] = c
+		}
+		return left
+	})
+	on.goTo(s.child)
+}
+
+// move notes where the end of a call goes that runs: it follows its lease.
+func (al *activeLeases) move(f *activeLease, to *Scheduler) {
+	if f.phase == started {
+		al.moved[f] = to
+	}
+}
+
+// endedElsewhere passes the end of a call on to the scheduler to which its lease has gone.
+func (l *activeLease) endedElsewhere(next *Scheduler, a *delivery.Outcome) {
 	end := *a
-	l.moved.env.Post(func(stopped bool) {
+	next.env.Post(func(stopped bool) {
 		if !stopped {
-			l.moved.Leases.ended(l, &end)
-			l.moved.env.Wake()
+			next.Leases.ended(l, &end)
+			next.env.Wake()
 		}
 	})
 }

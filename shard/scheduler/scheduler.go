@@ -54,6 +54,7 @@ type Scheduler struct {
 	Consumers consumerLeases
 	Pulls     pulledTopics
 	inherited inheritedLeases
+	child     *Scheduler // to which leases left last; nil: none has left
 
 	// What the next entries carry in addition to leases and clients' changes.
 	series   seriesTimes
