@@ -466,3 +466,37 @@ func TestLeaderKnowsItsCallsBeforeADivision(t *testing.T) {
 		d.calledOnce(started)
 	})
 }
+
+// TestCallsOfARemovedReplicaBeforeTheDivision: a leader's replica is removed while its calls run. Its
+// node knows that some of the timers are to go to another shard, and reports to that; but nodes lack
+// memory, and it is not divided from the first one. The nodes of that know.
+func TestCallsOfARemovedReplicaBeforeTheDivision(t *testing.T) {
+	withDividing(t, func(d *dividingCluster) {
+		started := d.run20()
+		old := slices.Index(d.hosts, d.leader())
+		d.away[old] = true
+		d.until("another leads", 10*time.Second, func() bool { return d.leader() != nil })
+		d.row.Epoch, d.row.Settled = 2, false
+		d.row.Members = slices.DeleteFunc(slices.Clone(d.row.Members), func(m Member) bool { return m.Node == firstNode+uint64(old) })
+		for _, r := range d.hosts {
+			r.host.cfg.Shortages = &fakeShortages{tight: []uint64{firstNode, firstNode + 1, firstNode + 2}}
+		}
+		d.placeAll()
+		d.until("it is moved", 10*time.Second, func() bool { return d.row.Settled })
+		d.grow()
+		d.divide()
+		d.away[old] = false
+		d.placeAll()
+		d.until("the node's replica is removed", 10*time.Second, func() bool { return d.hosts[old].host.group(1).raft == nil })
+		for _, c := range slices.Clone(d.hosts[old].calls.running) {
+			c.answer(200)
+		}
+		for range 60 {
+			d.tick()
+		}
+		if of := d.leader().host.shard(1).table.DividedOf(); of != 0 {
+			t.Error("it is divided: the test is about nothing")
+		}
+		d.calledOnce(started)
+	})
+}

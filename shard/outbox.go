@@ -150,13 +150,17 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 			rest = rest[size:]
 			continue
 		}
-		k := int(id) % len(h.workers)
+		group := groups[id]
+		if kind == reportMessage { // one that is yet to be divided has the timers of its child
+			group = h.resolve(group.shard)
+		}
+		k := int(group.shard) % len(h.workers)
 		f := parts[k]
 		if f == nil {
 			f = &peerFrame{from: from}
 			f.messages, parts[k] = f.first[:0], f
 		}
-		m := peerMessage{kind: kind, group: groups[id], body: rest[:size:size]}
+		m := peerMessage{kind: kind, group: group, body: rest[:size:size]}
 		if m.hasEntries() {
 			entries += int(size)
 		}
