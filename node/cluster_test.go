@@ -157,6 +157,33 @@ func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	nodes[1].must(404, "GET", "/v1/topics/none", "")
 }
 
+// TestDeletedTopicIsGoneEverywhere: from the answer to a deletion on, no other node takes the topic
+// for one that has no timers.
+func TestDeletedTopicIsGoneEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := trio(t)
+	var there []string
+	for i := range 150 {
+		path := fmt.Sprintf("/v1/topics/t%d", i)
+		nodes[i%3].must(201, "PUT", path, `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+		nodes[i%3].insist("PUT", path+"/timers/a", `{"delay":"1h"}`)
+		nodes[i%3].must(200, "DELETE", path+"?force=true", "")
+		for k := range 2 {
+			for _, read := range []string{"/timers", ""} {
+				if code, body := nodes[(i+1+k)%3].call("GET", path+read, ""); code != 404 {
+					there = append(there, fmt.Sprint(path, read, ": ", code, " ", body))
+				}
+			}
+		}
+	}
+	if len(there) > 0 {
+		t.Errorf("%d of 600 reads of a deleted topic were not answered 404: %q", len(there), there)
+	}
+}
+
 // TestNodeAwayOverTwoDoublings: the number of shards doubles twice while a node is away, so it
 // knows neither of the new shards nor of those that they were divided from. It comes back, learns
 // of all of them, gets its replicas from their leaders, and is as good as the others: the cluster

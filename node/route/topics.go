@@ -35,10 +35,10 @@ func NewTopics(r *Router, local *ring.Topics, meta Meta) *Topics {
 // Here finds a topic in this node's copy, which may lack topics that others have made meanwhile.
 func (t *Topics) Here(name string) (*timer.Topic, bool) { return t.local.Named(name) }
 
-// Named finds a topic. timer.ErrNoTopic: there is none, even if others were asked to make it. After
-// any other error this is unknown.
+// Named finds a topic. timer.ErrNoTopic: there is none, even if others were asked to make or to
+// delete it. After any other error this is unknown.
 func (t *Topics) Named(ctx context.Context, name string) (*timer.Topic, error) {
-	if topic, ok := t.local.Named(name); ok {
+	if topic, ok := t.local.Named(name); ok && !topic.Closing {
 		return topic, nil
 	}
 	return t.Latest(ctx, name)

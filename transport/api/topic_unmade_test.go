@@ -65,3 +65,30 @@ func TestAddToTopicOfOthers(t *testing.T) {
 	h.do("POST", timersPath, `{"delay":"1h"}`).want(201)
 	h.do("POST", batches, `{"ops":[{"op":"add","delay":"1h"},{"op":"put","id":"p","delay":"1h"}]}`).want(200).has("results.0.status", "201", "results.1.status", "201")
 }
+
+// goneTopics has topics that this node's copy shows as being deleted, and that are gone.
+type goneTopics struct{ fakeTopics }
+
+func (g goneTopics) Here(name string) (*timer.Topic, bool) {
+	return &timer.Topic{ID: 1, Name: name, Policy: timer.DefaultPolicy(), Closing: true}, true
+}
+
+func (g goneTopics) Named(context.Context, string) (*timer.Topic, error) {
+	return nil, timer.ErrNoTopic
+}
+
+func (g goneTopics) Core() (*backend.Core, error) { return g.with(g.fakeEngine, g) }
+
+// TestDeletedTopicIsUnknown: a topic that this node's copy shows as being deleted may be gone.
+// Reads and changes of its timers do not take it for one that has none.
+func TestDeletedTopicIsUnknown(t *testing.T) {
+	h := newHarness(t, func(c *Config) { c.Engine = goneTopics{topicsOf(c.Engine.(*fakeEngine))} })
+	const topic = "/v1/topics/orders"
+	for _, read := range []string{"", "/timers", "/timers/a", "/history", "/dead"} {
+		h.do("GET", topic+read, "").problem(404, web.UnknownTopic)
+	}
+	h.do("DELETE", topic+"/timers/a", "").problem(404, web.UnknownTopic)
+	h.do("POST", topic+"/cancel", `{"all":true}`).problem(404, web.UnknownTopic)
+	h.do("POST", topic+"/batch", `{"ops":[{"op":"cancel","id":"a"}]}`).want(200).has("results.0.error.code", `"unknown_topic"`)
+	h.do("POST", topic+"/pull", `{}`).problem(404, web.UnknownTopic)
+}

@@ -119,7 +119,7 @@ func shardAt(n *web.Node, shards int, nowMs int64) timer.ShardID {
 // topicFor is web.Request.FindTopic for an operation. An add or a put that a new topic would refuse
 // makes none.
 func topicFor(rq *web.Request, in *timerRequest, v verb) (*timer.Topic, *web.Problem) {
-	if t, ok := rq.Core.Topics.Here(rq.Topic); ok {
+	if t, ok := rq.Core.Topics.Here(rq.Topic); ok && !t.Closing {
 		return t, nil
 	}
 	if p := refusedByNew(rq, in, v); p != nil {

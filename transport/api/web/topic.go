@@ -12,9 +12,10 @@ import (
 // all.
 const TopicTries = 8
 
-// FindTopic looks the topic up, and makes it when create is set and it is not there.
+// FindTopic looks the topic up, and makes it when create is set and it is not there. Without create
+// one that is being deleted may be gone by now: the others are asked.
 func (rq *Request) FindTopic(create bool) (*timer.Topic, *Problem) {
-	if t, ok := rq.Core.Topics.Here(rq.Topic); ok {
+	if t, ok := rq.Core.Topics.Here(rq.Topic); ok && (create || !t.Closing) {
 		return t, nil
 	}
 	if create && !rq.KnownTopicsOnly {
@@ -26,7 +27,7 @@ func (rq *Request) FindTopic(create bool) (*timer.Topic, *Problem) {
 	return rq.LateTopic(noTopic())
 }
 
-// LateTopic finds a topic that this node's copy lacks. unknown is the answer where there is none.
+// LateTopic finds a topic that this node's copy lacks or shows as being deleted. unknown is the answer where there is none.
 func (rq *Request) LateTopic(unknown *Problem) (*timer.Topic, *Problem) {
 	t, err := rq.Core.Topics.Named(rq.Base, rq.Topic)
 	switch {
