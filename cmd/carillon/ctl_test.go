@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"log"
 	"net"
@@ -545,7 +546,28 @@ func runCtl(t *testing.T, tests []ctlCase) {
 			if strings.Join(node.asked, "\n") != strings.Join(tt.asked, "\n") {
 				t.Errorf("asked\n%s\nwant\n%s", strings.Join(node.asked, "\n"), strings.Join(tt.asked, "\n"))
 			}
+			checkJSON(t, &tt)
 		})
+	}
+}
+
+// checkJSON makes the same call with --json: then stdout has JSON alone, and some of it if the call
+// succeeds.
+func checkJSON(t *testing.T, tt *ctlCase) {
+	t.Helper()
+	server := httptest.NewServer(&fakeNode{replies: tt.replies})
+	defer server.Close()
+	got := carillon(t, tt.stdin, append(tt.env, "CARILLON_URL="+server.URL), append([]string{"ctl", "--json"}, tt.args...)...)
+	values := json.NewDecoder(strings.NewReader(got.out))
+	n, err := 0, error(nil)
+	for ; err == nil; n++ {
+		err = values.Decode(new(json.RawMessage))
+	}
+	switch {
+	case err != io.EOF:
+		t.Errorf("--json: stdout %q is not JSON: %v", got.out, err)
+	case n == 1 && got.code == exitOK:
+		t.Errorf("--json: stdout is empty; stderr %q", got.err)
 	}
 }
 

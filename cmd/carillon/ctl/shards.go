@@ -39,7 +39,10 @@ func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	} else if err != nil {
 		return err
 	}
-	if ctl.JSON && body != nil {
+	if ctl.JSON {
+		if body == nil { // it was under way: the answer is the same
+			body = fmt.Appendf(nil, `{"shards":%d}`, s.Number)
+		}
 		return printJSON(term.Out, body)
 	}
 	_, err = fmt.Fprintf(term.Out, "shards: %d\n", s.Number)
