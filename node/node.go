@@ -216,10 +216,10 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*c
 			p.self.Health.Synced(p.clock.Mono(), took)
 		},
 	}
-	observe.Full = func(full bool) {
-		p.self.Health.Waits(full)
-		if full {
-			p.log.Error("the disk is full, or no file can be opened: the log waits, and nothing is acknowledged until there is room", "data", n.cfg.DataDir)
+	observe.Full = func(lack string) {
+		p.self.Health.Waits(lack)
+		if lack != "" {
+			p.log.Error(lack+": the log waits, and nothing is acknowledged until there is room", "data", n.cfg.DataDir)
 		} else {
 			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
 		}

@@ -120,7 +120,11 @@ func advise(err error, dir string) error {
 	if full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); !full || errors.Is(err, ErrStayDown) {
 		return err
 	}
-	return fmt.Errorf("%w; make room on this disk, but not by hand inside %s: the next start tries again", err, dir)
+	room := "make room on this disk"
+	if errors.Is(err, vfs.ErrNoInodes) {
+		room = "remove files from this disk (df -i counts them)"
+	}
+	return fmt.Errorf("%w; %s, but not by hand inside %s: the next start tries again", err, room, dir)
 }
 
 type stayDownError struct{ error }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/vfs"
 	"carillon/node/member"
 	"carillon/node/task"
 	"carillon/shard/halt"
@@ -50,6 +52,10 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 	full := &fs.PathError{Op: "write", Path: "/data/x", Err: syscall.ENOSPC}
 	if err := advise(stayDown(full), "/data"); errors.Is(err, ErrStayDown) || !errors.Is(err, full) || !strings.Contains(err.Error(), "make room on this disk, but not by hand inside /data") {
 		t.Errorf("a full disk: %v", err)
+	}
+	noInodes := fmt.Errorf("%w: %w", full, vfs.ErrNoInodes)
+	if err := advise(stayDown(noInodes), "/data"); errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "no inodes are left; remove files from this disk (df -i counts them), but not by hand inside /data") {
+		t.Errorf("a disk without inodes: %v", err)
 	}
 	halted := errors.Join(&halt.Error{Reason: halt.LostEnd, Err: errors.New("it has lost its end")}, full)
 	if err := advise(stayDown(halted), "/data"); !errors.Is(err, ErrStayDown) || strings.Contains(err.Error(), "make room") {

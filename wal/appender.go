@@ -20,7 +20,8 @@ type appender interface {
 // newAppender begins a segment in an empty directory; its file is segmentName(1).
 func newAppender(fsys vfs.FS, dir string) (appender, error) {
 	if _, ok := fsys.(vfs.OS); ok {
-		return newTidwall(dir)
+		log, err := newTidwall(dir)
+		return log, vfs.LackOfInodes(dir, err)
 	}
 	f, err := fsys.OpenFile(filepath.Join(dir, segmentName(1)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC)
 	if err != nil {

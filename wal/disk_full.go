@@ -38,24 +38,24 @@ func (s *Stream) checkRoom(bytes int64) error {
 }
 
 // waits reports whether it is too early to look for room again.
-func (w *writer) waits(now time.Duration) bool { return w.full && now-w.fullAt < roomEvery }
+func (w *writer) waits(now time.Duration) bool { return w.lack != "" && now-w.fullAt < roomEvery }
 
 // waitForRoom puts frames that were not written back in front of the queue.
-func (s *Stream) waitForRoom(rest []waiting) {
+func (s *Stream) waitForRoom(rest []waiting, noRoom error) {
 	s.w.fullAt = s.opt.Monotonic()
-	s.setFull(true)
+	s.setLack(vfs.Lack(noRoom))
 	s.mu.Lock()
 	s.queue = append(append([]waiting(nil), rest...), s.queue...)
 	s.mu.Unlock()
 }
 
-// setFull records and reports whether the log waits for room.
-func (s *Stream) setFull(full bool) {
-	if s.w.full != full {
-		s.w.full = full
-		s.isFull.Store(full)
+// setLack records and reports whether the log waits, and what lacks.
+func (s *Stream) setLack(lack string) {
+	if s.w.lack != lack {
+		s.w.lack = lack
+		s.isFull.Store(lack != "")
 		if s.opt.Observe.Full != nil {
-			s.opt.Observe.Full(full)
+			s.opt.Observe.Full(lack)
 		}
 	}
 }

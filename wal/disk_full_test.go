@@ -2,12 +2,14 @@ package wal
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"carillon/internal/vfs"
 	"carillon/test/memfs"
 )
 
@@ -19,6 +21,8 @@ type turnLife struct {
 	s     *Stream
 	now   time.Duration
 	full  bool
+	fault error  // while full
+	lack  string // as it was reported last
 	hits  int
 	asked int
 	acked int
@@ -26,14 +30,15 @@ type turnLife struct {
 }
 
 func newTurnLife(t *testing.T, op memfs.Op) *turnLife {
-	l := &turnLife{T: t, fs: memfs.New(), opt: small()}
+	l := &turnLife{T: t, fs: memfs.New(), opt: small(), fault: syscall.ENOSPC}
 	l.opt.Monotonic = func() time.Duration { return l.now }
+	l.opt.Observe.Full = func(lack string) { l.lack = lack }
 	l.s, _ = mustOpen(t, l.fs, l.opt)
 	l.fs.SetHook(func(_ int, o memfs.Op, name string) error {
 		ofTheEnd := name == testDir || strings.HasPrefix(name, filepath.Join(testDir, endName))
 		if l.full && o == op && !ofTheEnd {
 			l.hits++
-			return syscall.ENOSPC
+			return l.fault
 		}
 		return nil
 	})
@@ -106,4 +111,25 @@ func TestFullDiskInATurn(t *testing.T) {
 			l.holds(copyFS(l.fs))
 		})
 	}
+}
+
+// TestLackIsNamed: what lacks is reported, also where that becomes another.
+func TestLackIsNamed(t *testing.T) {
+	l := newTurnLife(t, memfs.OpCreate)
+	expect := func(want string) {
+		t.Helper()
+		for range 100 {
+			if l.step(3); l.lack == want {
+				return
+			}
+		}
+		t.Fatalf("reported %q, want %q", l.lack, want)
+	}
+	l.full, l.fault = true, fmt.Errorf("%w: %w", syscall.ENOSPC, vfs.ErrNoInodes)
+	expect("the disk has no inodes left")
+	l.fault = syscall.ENOSPC
+	expect("the disk is full")
+	l.full = false
+	expect("")
+	must(t, l.s.Close())
 }

@@ -40,7 +40,7 @@ type Options struct {
 type Observe struct {
 	Begin func()                   // before each data sync of a batch
 	Sync  func(took time.Duration) // after it
-	Full  func(full bool)          // the disk is full and the log waits for room, or continues
+	Full  func(lack string)        // the log waits, as vfs.Lack says for what; "": it continues
 }
 
 // DefaultQueueFrames is QueueFrames if that is not set.

@@ -37,7 +37,7 @@ type Stream struct {
 	lock    io.Closer
 	disk    atomic.Pointer[Disk] // replaced whole
 	reserve atomic.Uint64
-	isFull  atomic.Bool   // as w.full
+	isFull  atomic.Bool   // w.lack is set
 	durable atomic.Uint64 // as w.synced, when a sync has ended
 	wake    chan struct{} // capacity 1: there may be work
 	// One DropBefore at a time; held over its I/O, which nobody else waits for.
@@ -159,7 +159,7 @@ func (s *Stream) Step() (worked bool, err error) {
 		n := s.chunk(rest)
 		done, err := s.write(rest[:n])
 		if errors.Is(err, errNoRoom) {
-			s.waitForRoom(rest)
+			s.waitForRoom(rest, err)
 			clear(s.w.batch)
 			return false, nil
 		}
@@ -168,7 +168,7 @@ func (s *Stream) Step() (worked bool, err error) {
 		}
 		rest = rest[n:]
 	}
-	s.setFull(false)
+	s.setLack("")
 	clear(s.w.batch)
 	return true, nil
 }

@@ -376,7 +376,7 @@ func TestFullDiskIsWaitedOut(t *testing.T) {
 		fsys := memfs.New()
 		opt, now, full := small(), time.Duration(0), false
 		opt.Monotonic = func() time.Duration { return now }
-		opt.Observe.Full = func(is bool) { full = is }
+		opt.Observe.Full = func(lack string) { full = lack != "" }
 		s, _ := mustOpen(t, fsys, opt)
 		appendAll(t, s, 0, 5)
 		fsys.SetFree(left)

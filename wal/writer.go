@@ -24,7 +24,7 @@ type writer struct {
 	preallocated preallocated
 	rolling      rollProgress
 
-	full   bool // there was no room for the waiting frames
+	lack   string // for which the frames wait; "": there was room
 	fullAt time.Duration
 
 	lockAt, segAt vfs.Place // no path: not looked at

@@ -28,6 +28,9 @@ const (
 var (
 	// ErrLocked is returned by Lock and LockDir when another holder has the lock.
 	ErrLocked = errors.New("wal: directory is in use by another process")
+	// ErrNoInodes is in the error of a file that could not be created for lack of an inode, beside
+	// ENOSPC: there may be any number of free bytes.
+	ErrNoInodes = errors.New("no inodes are left")
 	// ErrTooLarge is returned by ReadFile for a file above its limit.
 	ErrTooLarge = errors.New("file is larger than its limit")
 )
@@ -37,6 +40,19 @@ var (
 func IsFull(err error) bool {
 	full := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}
 	return slices.ContainsFunc(full, func(errno error) bool { return errors.Is(err, errno) })
+}
+
+// Lack says what lacks where an error is IsFull.
+func Lack(err error) string {
+	switch {
+	case errors.Is(err, ErrNoInodes):
+		return "the disk has no inodes left"
+	case errors.Is(err, syscall.EDQUOT):
+		return "the quota of the disk is used up"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "no more files can be opened"
+	}
+	return "the disk is full"
 }
 
 // IsReadFailure reports whether the disk did not give a file that is there. Nothing is then known

@@ -4,8 +4,10 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -28,10 +30,32 @@ func (f osFile) Size() (int64, error) {
 func (OS) OpenFile(name string, flag int) (File, error) {
 	f, err := os.OpenFile(name, flag, FilePerm)
 	if err != nil {
-		return nil, err
+		return nil, LackOfInodes(filepath.Dir(name), err)
 	}
 	return osFile{f}, nil
 }
+
+// When a file cannot be created, inodes lack if there are fewer than these, as a file may have gone
+// since, and more bytes: some file systems derive their inodes from the free bytes.
+const (
+	fewInodes = 16
+	someBytes = 1 << 20
+)
+
+// LackOfInodes adds to the error of a file that could not be created in a directory that it is
+// inodes that lack.
+func LackOfInodes(dir string, err error) error {
+	var st syscall.Statfs_t
+	if !errors.Is(err, syscall.ENOSPC) || syscall.Statfs(dir, &st) != nil {
+		return err
+	}
+	if st.Files > 0 && st.Ffree < fewInodes && freeBytes(&st) >= someBytes {
+		return fmt.Errorf("%w: %w", err, ErrNoInodes)
+	}
+	return err
+}
+
+func freeBytes(st *syscall.Statfs_t) uint64 { return uint64(st.Bavail) * uint64(st.Bsize) }
 
 func (o OS) Create(name string) (File, error) {
 	return o.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
@@ -41,7 +65,10 @@ func (o OS) Open(name string) (File, error) { return o.OpenFile(name, os.O_RDONL
 
 func (OS) Rename(from, to string) error { return os.Rename(from, to) }
 func (OS) Remove(name string) error     { return os.Remove(name) }
-func (OS) MkdirAll(dir string) error    { return os.MkdirAll(dir, DirPerm) }
+
+func (OS) MkdirAll(dir string) error {
+	return LackOfInodes(filepath.Dir(dir), os.MkdirAll(dir, DirPerm))
+}
 
 func (OS) ReadDir(dir string) ([]DirEntry, error) {
 	list, err := os.ReadDir(dir)
@@ -82,7 +109,7 @@ func (OS) SyncDir(dir string) error {
 func (OS) Lock(name string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, FilePerm)
 	if err != nil {
-		return nil, err
+		return nil, LackOfInodes(filepath.Dir(name), err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
@@ -99,5 +126,5 @@ func (OS) Free(dir string) (uint64, error) {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, err
 	}
-	return uint64(st.Bavail) * uint64(st.Bsize), nil
+	return freeBytes(&st), nil
 }

@@ -26,7 +26,7 @@ type Health struct {
 	second int64
 	since  time.Duration // the fsync that is under way began; none
 	lacks  string        // a key that the node needs; see Config.LacksKey
-	full   bool          // the log waits for room on its disk
+	lack   string        // what the log waits for: room on its disk
 	reason string
 	until  time.Duration
 }
@@ -52,11 +52,11 @@ func (h *Health) Synced(now, took time.Duration) {
 	}
 }
 
-// Waits records whether the log waits for room on its disk.
-func (h *Health) Waits(full bool) {
+// Waits records what lacks where the log waits for room; "": it does not wait.
+func (h *Health) Waits(lack string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.full = full
+	h.lack = lack
 }
 
 // passLocked clears the seconds that have passed since the last call.
@@ -91,8 +91,8 @@ func (h *Health) check(now time.Duration, clock string) string {
 	if lasts := now - h.since; h.since != none && lasts > hungSync {
 		reason = fmt.Sprintf("an fsync takes longer than %s", hungSync)
 	}
-	if h.full {
-		reason = "its disk is full: the log waits for room"
+	if h.lack != "" {
+		reason = h.lack + ": the log waits"
 	}
 	if h.lacks != "" {
 		reason = h.lacks

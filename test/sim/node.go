@@ -209,12 +209,12 @@ func (n *node) turn() {
 		if w.chance.hit(w.swarm.slowSync) {
 			latency = w.chance.between(latency, w.swarm.slowestSync)
 		}
-		full := n.host.Full()
-		if full {
+		lack := ""
+		if n.host.Full() {
 			w.counts.Full++
-			latency = 100 * time.Millisecond
+			latency, lack = 100*time.Millisecond, "the disk is full"
 		}
-		n.self.Health.Waits(full)
+		n.self.Health.Waits(lack)
 		life := n.life
 		n.syncs = n.clock.Mono() + took
 		n.self.Health.SyncBegins(n.syncs)
