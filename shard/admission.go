@@ -239,7 +239,7 @@ func (h *Host) Disk() wal.Disk { return h.stream.Disk() }
 
 // lowDisk is the error of this node's disk when it is low.
 func (c *Config) lowDisk(d wal.Disk) timer.LowDiskError {
-	return timer.LowDiskError{Node: c.Node, Name: c.Name, Path: c.Dir, Free: d.Free, Limit: d.Limit}
+	return timer.LowDiskError{Node: c.Node, Name: c.Name, Path: c.Dir, Free: d.Free, Limit: d.Limit, Lack: d.Lack}
 }
 
 // LowDisks returns the nodes whose disk is low, this node first.

@@ -159,7 +159,7 @@ func TestFullDiskInATurnOfTheLog(t *testing.T) {
 	full := false
 	r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
 		if full && op == memfs.OpRename && strings.HasPrefix(name, "data/wal/") {
-			return syscall.ENOSPC
+			return fmt.Errorf("%w: %w", syscall.ENOSPC, vfs.ErrNoInodes)
 		}
 		return nil
 	})
@@ -193,8 +193,9 @@ func TestFullDiskInATurnOfTheLog(t *testing.T) {
 	for len(told) == 0 {
 		r.turn()
 	}
-	if err := <-told; !errors.Is(err, timer.ErrLowDisk) {
-		t.Errorf("a backup is told %v", err)
+	told <- errors.Join(<-told, r.host.group(1).timeoutError())
+	if err := <-told; strings.Count(err.Error(), "the disk has no inodes left, and its log waits (data)") != 2 || !errors.Is(err, timer.ErrLowDisk) {
+		t.Errorf("a backup and an add are told %v", err)
 	}
 	acked := 0
 	for i, p := range waiting {

@@ -78,6 +78,8 @@ type LowDiskError struct {
 	Path  string // of its data directory, if it is known
 	Free  uint64 // bytes
 	Limit uint64 // adds are refused at this many free bytes or fewer
+	// Lack is what the log of the node waits for; "": it does not wait, and the numbers are why.
+	Lack string
 }
 
 func (e LowDiskError) Error() string {
@@ -87,6 +89,9 @@ func (e LowDiskError) Error() string {
 	}
 	if e.Path != "" {
 		path = " (" + e.Path + ")"
+	}
+	if e.Lack != "" {
+		return fmt.Sprintf("%s: %s, and its log waits%s", name, e.Lack, path)
 	}
 	return fmt.Sprintf("%s has %s free, and adds are refused at %s or less%s", name, mebibytes(e.Free), mebibytes(e.Limit), path)
 }

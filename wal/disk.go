@@ -15,15 +15,19 @@ type Disk struct {
 	Free  uint64
 	Limit uint64 // at this or less it is low: refuse writes that add data, accept the rest
 	Low   bool
+	// Lack is what the log waits for, as vfs.Lack says it: nothing is written until then. "": it
+	// does not wait.
+	Lack string
 }
 
 // Disk reports how much room there is. It may be called from any goroutine.
 func (s *Stream) Disk() Disk {
-	d := s.disk.Load()
-	if d == nil {
-		return Disk{}
+	var d Disk
+	if sampled := s.disk.Load(); sampled != nil {
+		d = *sampled
 	}
-	return *d
+	d.Lack = s.waitsFor()
+	return d
 }
 
 // LowDisk reports whether free space is low.

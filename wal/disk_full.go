@@ -38,7 +38,7 @@ func (s *Stream) checkRoom(bytes int64) error {
 }
 
 // waits reports whether it is too early to look for room again.
-func (w *writer) waits(now time.Duration) bool { return w.lack != "" && now-w.fullAt < roomEvery }
+func (s *Stream) waits(now time.Duration) bool { return s.Full() && now-s.w.fullAt < roomEvery }
 
 // waitForRoom puts frames that were not written back in front of the queue.
 func (s *Stream) waitForRoom(rest []waiting, noRoom error) {
@@ -51,9 +51,8 @@ func (s *Stream) waitForRoom(rest []waiting, noRoom error) {
 
 // setLack records and reports whether the log waits, and what lacks.
 func (s *Stream) setLack(lack string) {
-	if s.w.lack != lack {
-		s.w.lack = lack
-		s.isFull.Store(lack != "")
+	if s.waitsFor() != lack {
+		s.lack.Store(&lack)
 		if s.opt.Observe.Full != nil {
 			s.opt.Observe.Full(lack)
 		}

@@ -37,9 +37,9 @@ type Stream struct {
 	lock    io.Closer
 	disk    atomic.Pointer[Disk] // replaced whole
 	reserve atomic.Uint64
-	isFull  atomic.Bool   // w.lack is set
-	durable atomic.Uint64 // as w.synced, when a sync has ended
-	wake    chan struct{} // capacity 1: there may be work
+	lack    atomic.Pointer[string] // see Disk; nil: nothing
+	durable atomic.Uint64          // as w.synced, when a sync has ended
+	wake    chan struct{}          // capacity 1: there may be work
 	// One DropBefore at a time; held over its I/O, which nobody else waits for.
 	drop sync.Mutex
 
@@ -140,7 +140,7 @@ func (s *Stream) isClosed() bool {
 // it does nothing, and looks for room again now and then: see Options.Observe.Full.
 func (s *Stream) Step() (worked bool, err error) {
 	s.sampleDisk()
-	if s.w.waits(s.opt.Monotonic()) && !s.isClosed() {
+	if s.waits(s.opt.Monotonic()) && !s.isClosed() {
 		return false, s.Err()
 	}
 	s.mu.Lock()
@@ -173,8 +173,15 @@ func (s *Stream) Step() (worked bool, err error) {
 	return true, nil
 }
 
-// Full reports that the disk is full and the log waits for room: nothing is written until then.
-func (s *Stream) Full() bool { return s.isFull.Load() }
+func (s *Stream) waitsFor() string {
+	if lack := s.lack.Load(); lack != nil {
+		return *lack
+	}
+	return ""
+}
+
+// Full reports that the log waits for room: nothing is written until then. See Disk.
+func (s *Stream) Full() bool { return s.waitsFor() != "" }
 
 // Generation returns the number of the generation being written.
 func (s *Stream) Generation() uint64 {

@@ -24,7 +24,6 @@ type writer struct {
 	preallocated preallocated
 	rolling      rollProgress
 
-	lack   string // for which the frames wait; "": there was room
 	fullAt time.Duration
 
 	lockAt, segAt vfs.Place // no path: not looked at

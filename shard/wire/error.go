@@ -17,6 +17,7 @@ const (
 	faultFirst // the first of faults, errors without fields
 
 	faultLowDisk = 64
+	faultLack    = 65 // as faultLowDisk, and what lacks
 )
 
 // faults are the errors that are sent, by number from faultFirst on.
@@ -33,7 +34,12 @@ func appendFault(dst []byte, err error) []byte {
 		return binary.AppendUvarint(append(dst, faultNotLeader), moved.Leader)
 	}
 	if low, ok := errors.AsType[timer.LowDiskError](err); ok {
-		return AppendLowDisk(append(dst, faultLowDisk), &low)
+		if low.Lack == "" {
+			return AppendLowDisk(append(dst, faultLowDisk), &low)
+		}
+		c := encoding.Codec{Out: AppendLowDisk(append(dst, faultLack), &low)}
+		shortText(&c, &low.Lack, "lack")
+		return c.Out
 	}
 	for i, known := range faults {
 		if errors.Is(err, known) {
@@ -50,9 +56,11 @@ func readFault(c *encoding.Codec) error {
 		return nil
 	case n == faultNotLeader:
 		return timer.NotLeaderError{Leader: c.Uvarint()}
-	case n == faultLowDisk:
+	case n == faultLowDisk, n == faultLack:
 		var low timer.LowDiskError
-		lowDisk(c, &low)
+		if lowDisk(c, &low); n == faultLack {
+			shortText(c, &low.Lack, "lack")
+		}
 		return low
 	case n-faultFirst < len(faults):
 		return faults[n-faultFirst]
@@ -91,12 +99,16 @@ func DecodeLowDisk(in []byte) (e timer.LowDiskError, err error) {
 }
 
 func lowDisk(c *encoding.Codec, e *timer.LowDiskError) {
-	const most = 256 // bytes of a name or path between nodes
 	c.Uvarints(&e.Node, &e.Free, &e.Limit)
-	for _, text := range []*string{&e.Name, &e.Path} {
-		valid := strings.ToValidUTF8((*text)[:min(len(*text), most)], "")
-		if encoding.Text(c, &valid, most, "name or path"); c.Reads {
-			*text = strings.ToValidUTF8(valid, "")
-		}
+	shortText(c, &e.Name, "name")
+	shortText(c, &e.Path, "path")
+}
+
+// shortText is a text of an error; what is longer than it may be is cut.
+func shortText(c *encoding.Codec, text *string, what string) {
+	const most = 256 // bytes
+	valid := strings.ToValidUTF8((*text)[:min(len(*text), most)], "")
+	if encoding.Text(c, &valid, most, what); c.Reads {
+		*text = strings.ToValidUTF8(valid, "")
 	}
 }

@@ -612,7 +612,7 @@ func TestWireProgress(t *testing.T) {
 }
 
 func TestLowDiskBetweenNodes(t *testing.T) {
-	for _, e := range []timer.LowDiskError{{}, {Node: 1<<40 - 1, Name: "n2", Path: "/var/lib/carillon", Free: 1 << 50, Limit: 256 << 20}} {
+	for _, e := range []timer.LowDiskError{{}, {Node: 1<<40 - 1, Name: "n2", Path: "/var/lib/carillon", Free: 1 << 50, Limit: 256 << 20}, {Node: 3, Free: 1 << 50, Lack: "the disk has no inodes left"}} {
 		if _, err := DecodeTimer(AppendFailure(nil, e)); err != error(e) {
 			t.Errorf("%+v came as %v", e, err)
 		}

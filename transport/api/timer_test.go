@@ -319,6 +319,11 @@ func TestLowDiskSaysWhose(t *testing.T) {
 	if got := r.header.Get("Retry-After"); got != "30" {
 		t.Errorf("Retry-After: %q", got)
 	}
+	// Free bytes are no use where it is something else that lacks.
+	h.engine.err = timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 900 << 20, Limit: 256 << 20, Lack: "the disk has no inodes left"}
+	if r := h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`).problem(503, "low_disk"); !strings.Contains(r.body, `"n2: the disk has no inodes left, and its log waits (/var/lib/carillon); reads go on"`) {
+		t.Errorf("it says %s", r.body)
+	}
 }
 
 func TestClosingTopic(t *testing.T) {

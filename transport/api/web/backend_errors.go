@@ -48,7 +48,11 @@ func Fault(err error) *Problem {
 	case errors.Is(err, timer.ErrOverloaded), errors.Is(err, timer.ErrMemory):
 		return Fail(503, "overloaded", err.Error())
 	case errors.Is(err, timer.ErrLowDisk):
-		p := Fail(503, "low_disk", err.Error()+"; cancels and reads go on")
+		goesOn := "; cancels and reads go on"
+		if low, _ := errors.AsType[timer.LowDiskError](err); low.Lack != "" {
+			goesOn = "; reads go on"
+		}
+		p := Fail(503, "low_disk", err.Error()+goesOn)
 		p.RetryAfter = lowDiskRetry
 		return p
 	case errors.Is(err, timer.ErrUnknown), errors.Is(err, timer.ErrRecovering), errors.Is(err, timer.ErrHistory):
