@@ -2,13 +2,18 @@ package shard
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"carillon/shard/table"
 	"carillon/shard/wire"
+	"carillon/test/memfs"
+	"carillon/timer"
 	"carillon/timer/encoding"
 )
 
@@ -125,5 +130,44 @@ func TestADamagedSnapshotIsMadeAnew(t *testing.T) {
 			t.Errorf("the next one: %v", err)
 		}
 		_ = state.Close()
+	})
+}
+
+// TestStateThatCannotBeWritten: where the snapshot of which a backup is made cannot be written, the
+// backup is told why, once. Asked again, the host tries again.
+func TestStateThatCannotBeWritten(t *testing.T) {
+	bubbleHarness(t, func(cfg *Config) { smallLog(cfg); cfg.Name = "n1" }, func(r *hostHarness) {
+		sick := true
+		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+			if sick && op == memfs.OpWrite && strings.Contains(name, "snapshots/") {
+				return syscall.EIO
+			}
+			return nil
+		})
+		r.add("first", time.Hour)
+		index := r.confirm()
+		told := func() (err error) {
+			var s *State
+			for range 100 {
+				if r.blocking(func() { s, err = r.host.OpenState(1, index) }); s != nil || err != nil {
+					break
+				}
+				r.pass(100 * time.Millisecond)
+			}
+			if s != nil {
+				_ = s.Close()
+			}
+			return err
+		}
+		for range 2 {
+			failed, ok := errors.AsType[timer.SnapshotError](told())
+			if !ok || failed.Name != "n1" || failed.Path != "data" || !strings.Contains(failed.Why, "input/output error") {
+				t.Fatalf("it is told %+v", failed)
+			}
+		}
+		sick = false
+		if err := told(); err != nil {
+			t.Errorf("the disk is well: %v", err)
+		}
 	})
 }

@@ -39,6 +39,7 @@ type SnapshotSource interface {
 // snapshots are those that a group sends to other nodes, and receives from them.
 type snapshots struct {
 	wanted   bool              // a follower or a backup needs one
+	failed   error             // of the last one that was written, until a backup is told
 	incoming *receivedSnapshot // from a peer, for raft to install
 	installs uint64            // snapshots from peers that became the state
 }

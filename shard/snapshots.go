@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -213,10 +214,14 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	}
 	if s.err != nil {
 		r.files.failedAt = w.now.Mono
+		if !errors.Is(s.err, timer.ErrStopped) {
+			r.snapshots.failed = s.err
+		}
 		w.host.cfg.Logger.Error("a snapshot failed; the log grows until one succeeds", "shard", uint32(r.shard), "error", s.err)
 		return
 	}
 	w.host.cfg.Observer.Snapshot(w.now.Mono - s.run.begun)
+	r.snapshots.failed = nil
 	r.files.Saved(&s.run.mark)
 	r.files.savedAt = w.now.Mono
 	w.mark(r)
@@ -340,7 +345,8 @@ type State struct {
 
 // OpenState opens the group's newest snapshot if it includes all entries up to index. Otherwise it
 // returns nil without an error, and orders a snapshot unless a sufficient one is being written. The
-// caller then asks again later. Where the disk has no room for one, the error is ErrLowDisk.
+// caller then asks again later. Where the disk has no room for one, the error is ErrLowDisk; where
+// one could not be written, it is a SnapshotError, and asked again it orders another.
 func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
 	var refused error
@@ -356,6 +362,9 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 		case run != nil && run.group == r && run.child == nil && run.mark.Index >= index: // it is being written
 		case r.w.stream.Full() || !r.snapshotFits(): // or no file can be made
 			refused = f.h.cfg.lowDisk(r.w.stream.Disk())
+		case r.snapshots.failed != nil:
+			refused = timer.SnapshotError{Name: f.h.cfg.Name, Path: f.h.cfg.Dir, Why: r.snapshots.failed.Error()}
+			r.snapshots.failed = nil
 		default:
 			r.snapshots.wanted = true
 		}

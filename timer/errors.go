@@ -98,6 +98,17 @@ func (e LowDiskError) Error() string {
 
 func (LowDiskError) Is(target error) bool { return target == ErrLowDisk }
 
+// SnapshotError ends a backup: the leader of a shard could not write the snapshot of which it is
+// made.
+type SnapshotError struct {
+	Name, Path string // of the node, and of its data directory
+	Why        string
+}
+
+func (e SnapshotError) Error() string {
+	return fmt.Sprintf("%s could not write the snapshot of which a backup is made: %s; look at its disk (%s), or drain it, and take the backup again", e.Name, e.Why, e.Path)
+}
+
 func mebibytes(n uint64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%d KiB", n>>10)

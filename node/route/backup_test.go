@@ -117,6 +117,19 @@ func TestStateEndsWithItsSink(t *testing.T) {
 	}
 }
 
+// A leader that cannot write the snapshot ends the backup soon, with its reason.
+func TestStateEndsWithItsLeadersFault(t *testing.T) {
+	c, _, _ := stateCluster(t, 0)
+	tries, failed := 0, timer.SnapshotError{Name: "n2", Path: "/data", Why: "input/output error"}
+	c.openState = func(*fakeNode, timer.ShardID, uint64) (*shard.State, error) {
+		tries++
+		return nil, failed
+	}
+	if err := c.nodes[1].State(context.Background(), 2, &stateBook{}); !errors.Is(err, failed) || tries != stateTries {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
 // A node opens so many states and no more, gives pieces of each to its opener alone, and closes
 // states that no backup reads any more.
 func TestOpenStatesAreBounded(t *testing.T) {

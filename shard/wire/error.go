@@ -18,6 +18,8 @@ const (
 
 	faultLowDisk = 64
 	faultLack    = 65 // as faultLowDisk, and what lacks
+
+	faultSnapshot = 66
 )
 
 // faults are the errors that are sent, by number from faultFirst on.
@@ -41,6 +43,11 @@ func appendFault(dst []byte, err error) []byte {
 		shortText(&c, &low.Lack, "lack")
 		return c.Out
 	}
+	if failed, ok := errors.AsType[timer.SnapshotError](err); ok {
+		c := encoding.Codec{Out: append(dst, faultSnapshot)}
+		snapshotError(&c, &failed)
+		return c.Out
+	}
 	for i, known := range faults {
 		if errors.Is(err, known) {
 			return append(dst, byte(faultFirst+i))
@@ -62,6 +69,10 @@ func readFault(c *encoding.Codec) error {
 			shortText(c, &low.Lack, "lack")
 		}
 		return low
+	case n == faultSnapshot:
+		var failed timer.SnapshotError
+		snapshotError(c, &failed)
+		return failed
 	case n-faultFirst < len(faults):
 		return faults[n-faultFirst]
 	}
@@ -102,6 +113,12 @@ func lowDisk(c *encoding.Codec, e *timer.LowDiskError) {
 	c.Uvarints(&e.Node, &e.Free, &e.Limit)
 	shortText(c, &e.Name, "name")
 	shortText(c, &e.Path, "path")
+}
+
+func snapshotError(c *encoding.Codec, e *timer.SnapshotError) {
+	shortText(c, &e.Name, "name")
+	shortText(c, &e.Path, "path")
+	shortText(c, &e.Why, "error")
 }
 
 // shortText is a text of an error; what is longer than it may be is cut.

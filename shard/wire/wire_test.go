@@ -623,6 +623,13 @@ func TestLowDiskBetweenNodes(t *testing.T) {
 	}
 }
 
+func TestSnapshotErrorBetweenNodes(t *testing.T) {
+	failed := timer.SnapshotError{Name: "n2", Path: "/var/lib/carillon", Why: "write x: input/output error"}
+	if _, err := DecodeStateAnswer(AppendFailure(nil, fmt.Errorf("on the way: %w", failed))); err != error(failed) {
+		t.Errorf("it came as %v", err)
+	}
+}
+
 // TestSlots: a range of slots comes back with what is behind it, and half of one is refused.
 func TestSlots(t *testing.T) {
 	want := timer.SlotRange{From: 1 << 20, To: math.MaxUint32}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -30,6 +31,12 @@ func TestBackupStreams(t *testing.T) {
 	}
 	h.engine.backup = func(context.Context, io.Writer) error { return timer.ErrNoLeader }
 	h.do("POST", "/v1/backup", "").problem(503, "no_leader")
+	failed := timer.SnapshotError{Name: "n2", Path: "/data", Why: "write x: input/output error"}
+	h.engine.backup = func(context.Context, io.Writer) error { return fmt.Errorf("shard 3: %w", failed) }
+	const told = "shard 3: n2 could not write the snapshot of which a backup is made: write x: input/output error; look at its disk (/data), or drain it, and take the backup again"
+	if r := h.do("POST", "/v1/backup", "").problem(503, "unavailable"); !strings.Contains(r.body, told) {
+		t.Errorf("it is told %s", r.body)
+	}
 	h.engine.backup = func(context.Context, io.Writer) error { panic("a fault") }
 	h.do("POST", "/v1/backup", "").problem(500, web.InternalError)
 	h.do("POST", "/v1/backup", `{"x":1}`).problem(400, "unknown_field")

@@ -25,6 +25,9 @@ func Fault(err error) *Problem {
 		}
 		return Failf(409, "in_use", "%s; nothing was changed. PATCH changes the given fields only; ?force=true does it nevertheless", used.Error())
 	}
+	if _, failed := errors.AsType[timer.SnapshotError](err); failed {
+		return Fail(503, Unavailable, err.Error())
+	}
 	switch {
 	case errors.Is(err, timer.ErrNoTopic):
 		return noTopic()
