@@ -318,6 +318,9 @@ func (c *cluster) resume(old *cluster, shards int) error {
 		c.growth = resharding{From: now, Parents: now, To: to}
 		c.shards *= 2
 	}
+	if from := old.growth.From; from > 0 && from < c.growth.From {
+		c.growth.From = from // this doubling is not the first of its growth
+	}
 	return nil
 }
 
