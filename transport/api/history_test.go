@@ -135,6 +135,14 @@ func TestNewestEndOfAnID(t *testing.T) {
 	h.ended("again", 2, diedMs+10_000, timer.Done)
 	h.do("GET", timersPath+"/again", "").want(200).has("state", `"done"`).has("last_status", "200")
 	h.do("GET", timersPath+"/once", "").want(200).has("state", `"dead"`)
+	// A change is too late for the same reason that a read shows.
+	for id, outcome := range map[string]string{"again": `"already_fired"`, "once": `"dead"`} {
+		h.do("DELETE", timersPath+"/"+id, "").problem(410, "over").has("outcome", outcome)
+		h.do("PATCH", timersPath+"/"+id, `{"priority":1}`).problem(410, "over").has("outcome", outcome)
+	}
+	h.ended("again", 3, diedMs+20_000, timer.Cancelled)
+	h.do("DELETE", timersPath+"/again", "").want(200).has("outcome", `"prevented"`)
 	h.engine.pastErr = timer.ErrNoLeader
 	h.do("GET", timersPath+"/silent", "").want(200).has("state", `"dead"`)
+	h.do("DELETE", timersPath+"/silent", "").problem(410, "over").has("outcome", `"dead"`)
 }

@@ -85,9 +85,26 @@ func (w *Writer) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
 	return appendAttemptLog(w.Append(b, e.Timer), e.Timer, e.Attempts)
 }
 
-// recall finds a timer that has ended and is in the shard's memory no more; nil when the history
-// has none of that id, with the topic's own key or without.
-func recall(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
+// recall finds a timer that ended last of its id and is in the shard's memory no more; nil where
+// found, which memory has, is the last, or the history has none. Memory keeps a dead letter for
+// longer than what ended after it: that one is found as far as the history answers.
+func recall(rq *web.Request, topic *timer.Topic, id string, found *timer.Timer) (*timer.HistoryEntry, error) {
+	if found == nil {
+		return lastOf(rq, topic, id)
+	}
+	if found.State != timer.Dead || rq.NowMs()-found.EndedMs <= timer.KeptMs {
+		return nil, nil
+	}
+	e, err := lastOf(rq, topic, id)
+	if err != nil || e == nil || e.Timer.EndedMs <= found.EndedMs {
+		return nil, nil
+	}
+	return e, nil
+}
+
+// lastOf finds the last end of an id in the history, with the topic's own key or without; nil:
+// there is none.
+func lastOf(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
 	if full, keyed := topic.Policy.FullID(id); keyed {
 		if e, err := lastEnded(rq, topic, full); err != nil || e != nil {
 			return e, err
@@ -122,13 +139,21 @@ func (tr *timerRequest) lateMs(r *timer.Result, nowMs int64) int64 {
 	return late
 }
 
-// tooLate turns "there is no such timer" into the end that the history knows: a change that came
-// after the end is 410, not 404.
-func tooLate(rq *web.Request, topic *timer.Topic, id string, v verb) (timer.Code, error) {
-	e, err := recall(rq, topic, id)
+// tooLate turns "there is no such timer", and the end that memory knows, into the end that a read
+// shows: a change that came after the end is 410, not 404.
+func (tr *timerRequest) tooLate(rq *web.Request, topic *timer.Topic, code timer.Code, v verb) (timer.Code, error) {
+	var found *timer.Timer
+	if code == timer.OverDead {
+		var err error
+		found, err = rq.Core.Timers.Timer(rq.Base, tr.shard(rq, topic), topic.ID, tr.id)
+		if err != nil || found == nil {
+			return code, nil
+		}
+	}
+	e, err := recall(rq, topic, tr.plain, found)
 	switch {
 	case err != nil || e == nil:
-		return timer.NotFound, err
+		return code, err
 	case e.Timer.State == timer.Done:
 		return timer.OverFired, nil
 	case e.Timer.State == timer.Dead:

@@ -60,9 +60,9 @@ func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 		return p
 	}
 	res, t, p := change(rq, tr, v, v == vCancel)
-	if p == nil && res.Code == timer.NotFound { // it may have ended long ago
+	if p == nil && (res.Code == timer.NotFound || res.Code == timer.OverDead) { // it may have ended long ago
 		var err error
-		if res.Code, err = tooLate(rq, t, tr.plain, v); err != nil {
+		if res.Code, err = tr.tooLate(rq, t, res.Code, v); err != nil {
 			p = web.Fault(err)
 		}
 		res.Unchanged = res.Code == timer.Prevented
@@ -123,17 +123,13 @@ func Read(rq *web.Request) *web.Problem {
 	if found != nil {
 		pr = progress(rq, id, found)
 	}
-	// Memory keeps a dead letter for longer than what ended after it.
-	if stays := found != nil; !stays || found.State == timer.Dead && rq.NowMs()-found.EndedMs > timer.KeptMs {
-		switch e, err := recall(rq, t, rq.ID); {
-		case stays && (err != nil || e == nil || e.Timer.EndedMs <= found.EndedMs):
-		case err != nil:
-			return web.Fault(err)
-		case e == nil:
-			return web.Fail(404, web.UnknownTimer, "there is no such timer")
-		default:
-			found, pr = e.Timer, timer.Progress{Attempts: e.Attempts[max(0, len(e.Attempts)-timer.AttemptLog):]}
-		}
+	switch e, err := recall(rq, t, rq.ID, found); {
+	case err != nil:
+		return web.Fault(err)
+	case e != nil:
+		found, pr = e.Timer, timer.Progress{Attempts: e.Attempts[max(0, len(e.Attempts)-timer.AttemptLog):]}
+	case found == nil:
+		return web.Fail(404, web.UnknownTimer, "there is no such timer")
 	}
 	setETag(rq, found)
 	w := NewWriter(t)
