@@ -61,6 +61,10 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 	if err := advise(stayDown(halted), "/data"); !errors.Is(err, ErrStayDown) || strings.Contains(err.Error(), "make room") {
 		t.Errorf("a halt on a full disk: %v", err)
 	}
+	readOnly := &fs.PathError{Op: "write", Path: "/data/x", Err: syscall.EROFS}
+	if err := advise(stayDown(readOnly), "/data"); !errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "read-only file system; if the disk has failed (dmesg), repair it; let the node write there") {
+		t.Errorf("a read-only disk: %v", err)
+	}
 	if err := advise(stayDown(nil), "/data"); err != nil {
 		t.Error(err)
 	}

@@ -20,6 +20,7 @@ func TestIsFull(t *testing.T) {
 	f(syscall.EMFILE, true)
 	f(syscall.ENFILE, true)
 	f(syscall.EIO, false)
+	f(syscall.EROFS, false)
 	f(syscall.EFBIG, false)
 	f(syscall.ENOENT, false)
 }
