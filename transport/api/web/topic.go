@@ -27,7 +27,8 @@ func (rq *Request) FindTopic(create bool) (*timer.Topic, *Problem) {
 	return rq.LateTopic(noTopic())
 }
 
-// LateTopic finds a topic that this node's copy lacks or shows as being deleted. unknown is the answer where there is none.
+// LateTopic finds a topic that this node's copy lacks or shows as being deleted. unknown is the
+// answer where there is none.
 func (rq *Request) LateTopic(unknown *Problem) (*timer.Topic, *Problem) {
 	t, err := rq.Core.Topics.Named(rq.Base, rq.Topic)
 	switch {
