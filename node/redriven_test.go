@@ -70,3 +70,24 @@ func TestBulkCancelOfARunningOccurrence(t *testing.T) {
 		t.Errorf("cancelled: %+v", got)
 	}
 }
+
+// TestRedriveForLaterHasAReason: a dead letter that is redriven for later is past its due time and
+// not called: a read, a list and the topic's counts say why.
+func TestRedriveForLaterHasAReason(t *testing.T) {
+	r := start(t, t.TempDir())
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(410) })
+	r.must(201, "PUT", "/v1/topics/calls/timers/a", fmt.Sprintf(`{"delay":"0s","callback":{"url":%q}}`, rec.URL))
+	until(t, "it is dead", func() bool {
+		return strings.Contains(r.must(200, "GET", "/v1/topics/calls/dead", ""), `"id":"a"`)
+	})
+	if got := r.bulk("/v1/topics/calls/dead/redrive", `{"all":true,"delay":"1h"}`); got != (counted{1, 1, 0}) {
+		t.Fatalf("redriven: %+v", got)
+	}
+	for path, want := range map[string]string{
+		"/timers/a": `"waits_for":"backoff"`, "/timers": `"waits_for":"backoff"`, "": `"waiting":{"backoff":1}`,
+	} {
+		if got := r.must(200, "GET", "/v1/topics/calls"+path, ""); !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", path, got, want)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (v *view) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 		return timer.Wait{For: timer.WaitHeld}
 	}
 	if d.NextMs > now {
-		if d.InBackoff(now) {
+		if d.InBackoff(now) || d.PutOff() {
 			if text := v.table.RefusedAddress(h); text != "" {
 				return timer.Wait{For: timer.WaitRefused, On: text}
 			}

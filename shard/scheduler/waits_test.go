@@ -147,3 +147,28 @@ func TestArrayExpiresBehindAnother(t *testing.T) {
 		t.Errorf("%d have expired", r.expired)
 	}
 }
+
+// TestRedriveWithADelayHasAReason: a dead letter that is redriven for later is past its due time and
+// not called, so it waits for the time of its next attempt; then, as any other, for its spread.
+func TestRedriveWithADelayHasAReason(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts = 1 })
+	a := r.add("a", 0)
+	r.turn()
+	r.end(delivery.Outcome{Status: 500})
+	r.state(a, timer.Dead)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts, p.SpreadMs = 1, 60_000 })
+	r.pass(time.Second)
+	r.command(timer.Command{Kind: timer.Redrive, ID: "a", DueMs: r.now.WallMs + 5000})
+	r.pass(time.Second)
+	r.waits(a, timer.WaitBackoff)
+	r.counted("backoff 1 ")
+	r.pass(4 * time.Second)
+	r.waits(a, timer.WaitSpread)
+	r.counted("spread 1 ")
+	r.pass(time.Minute)
+	r.want("a")
+	r.counted("")
+	r.end(delivery.Outcome{Status: 200})
+	r.state(a, timer.Done)
+}

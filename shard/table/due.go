@@ -142,6 +142,10 @@ func (d *Due) InBackoff(nowMs int64) bool {
 	return d.State == timer.Scheduled && d.Attempts > 0 && !d.Paused && (d.NextMs != d.FirstMs || d.NextMs <= nowMs)
 }
 
+// PutOff reports whether a timer was put off beyond its due time: its attempt failed, or it was
+// redriven.
+func (d *Due) PutOff() bool { return d.NextMs > d.FirstMs }
+
 // NotBefore returns the time of a timer's next attempt, ms or later. It is not before the due time,
 // or the time that somebody asked for by hand: the clock of the leader that made the last attempt
 // may have been ahead. It is then not at the due time exactly, see InBackoff.

@@ -52,21 +52,21 @@ func (t *Table) Audit(popped bool) error {
 		if naming.read(h, v.Rest); !s.State().Over() && !foreign {
 			naming.add(h, +1)
 		}
-		switch word, mask := t.wheelWaits.bit(h); {
+		switch counted := t.wheelWaits.counted.has(h); {
 		case foreign:
 		case s.Paused():
-			if word != nil && *word&mask != 0 {
+			if counted {
 				r.wheelWaits.Paused++
 			}
 		case t.isBehind(h, s):
-			if word != nil && *word&mask != 0 {
+			if counted {
 				r.wheelWaits.Order++
 			}
 		case t.waitsForRetry(h, s) && t.wasRefused(s):
 			r.wheelWaits.Refused++
 		case t.waitsForRetry(h, s):
 			r.wheelWaits.Backoff++
-		case word != nil && *word&mask != 0 && in && s.State() == timer.Scheduled && s.Attempts() == 0:
+		case counted && in && s.State() == timer.Scheduled && s.Attempts() == 0:
 			r.wheelWaits.Spread++
 		}
 		blobs += t.content.Hash(h, &v)

@@ -75,7 +75,8 @@ func (t *timers) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle 
 // setLink changes a timer's place. The timer must have no open update. It waits as before, unless it
 // is let go.
 func (u *updater) setLink(h timer.Handle, l link) {
-	waits := u.countsWait(h) && u.chains[h].behind == l.behind
+	w := &u.wheelWaits
+	waits, spread := w.counted.has(h) && u.chains[h].behind == l.behind, w.spread.has(h)
 	s := u.beginUpdate(h)
 	if l.of == nil {
 		u.chains = without(u.chains, &u.chainRoom, h)
@@ -85,7 +86,7 @@ func (u *updater) setLink(h timer.Handle, l link) {
 	s.Mark(slab.ChainMark, l.of != nil)
 	u.endUpdate(h, s)
 	if waits {
-		u.setWait(h, s)
+		u.setWait(h, s, spread)
 	}
 }
 

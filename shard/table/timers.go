@@ -131,9 +131,10 @@ func (t *timers) isBehind(h timer.Handle, s *slab.Slot) bool {
 	return s.Chained() && t.chains[h].behind
 }
 
-// wasRefused reports whether the last call of a scheduled timer was refused an address.
+// wasRefused reports whether the last call of a scheduled timer was refused an address. Those before
+// a redrive do not count: it may have given another URL.
 func (t *timers) wasRefused(s *slab.Slot) bool {
-	if s.Attempt == 0 || s.State() != timer.Scheduled {
+	if s.Attempts() == 0 || s.Attempt == 0 || s.State() != timer.Scheduled {
 		return false
 	}
 	r := t.attempts.At(s.Attempt)

@@ -30,7 +30,7 @@ func (t *timetable) MemoryBytes() int64 {
 	const wheelNode, wheelChunk, chainEntry, namingEntry = 20, 1024, 72, 32
 	wheelNodes := (int64(t.slots.Rows()) + wheelChunk) &^ (wheelChunk - 1)
 	return t.slots.Memory() + t.attempts.Memory() + t.content.Memory() + t.ids.Memory() + t.chainRoom.of(len(t.chains))*chainEntry + t.naming.room.of(len(t.naming.of))*namingEntry +
-		t.collections.memory() + t.division.memory() + wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8 + t.queued.memory()
+		t.collections.memory() + t.division.memory() + wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted)+cap(t.wheelWaits.spread))*8 + t.queued.memory()
 }
 
 // Advance moves the wheel to nowMs with at most budget units of work. It reports whether the wheel

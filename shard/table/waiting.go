@@ -17,15 +17,28 @@ type WheelWaits struct {
 // wheelWaits knows which timers are counted in a WheelWaits. What was popped is not: it waits for
 // something else. The counts are local to a replica, as the wheel is.
 type wheelWaits struct {
-	counted []uint64 // a bit for each handle
-	all     WheelWaits
+	counted, spread marks // spread are those of the counted that Delay armed
+	all             WheelWaits
 }
 
-func (w *wheelWaits) bit(h timer.Handle) (word *uint64, mask uint64) {
-	if n := int(h >> 6); n < len(w.counted) {
-		return &w.counted[n], 1 << (h & 63)
+// marks has a bit for each handle.
+type marks []uint64
+
+func (m marks) has(h timer.Handle) bool {
+	return int(h>>6) < len(m) && m[h>>6]&(1<<(h&63)) != 0
+}
+
+func (m *marks) set(h timer.Handle) {
+	for int(h>>6) >= len(*m) {
+		*m = append(*m, 0)
 	}
-	return nil, 0
+	(*m)[h>>6] |= 1 << (h & 63)
+}
+
+func (m marks) clear(h timer.Handle) {
+	if m.has(h) {
+		m[h>>6] &^= 1 << (h & 63)
+	}
 }
 
 // WheelWaits returns the counts of a topic, and those of all topics.
@@ -36,9 +49,11 @@ func (t *timetable) WheelWaits(topic timer.TopicID) (of, all WheelWaits) {
 	return of, t.wheelWaits.all
 }
 
-// waitsForRetry reports whether a timer waits in the wheel for its next attempt. See Due.InBackoff.
+// waitsForRetry reports whether a timer waits in the wheel for its next attempt. See Due.InBackoff
+// and Due.PutOff.
 func (t *timetable) waitsForRetry(h timer.Handle, s *slab.Slot) bool {
-	if s.State() != timer.Scheduled || s.Attempts() == 0 || s.When() == t.dueMs(s) {
+	dueMs := t.dueMs(s)
+	if s.State() != timer.Scheduled || s.When() == dueMs || s.Attempts() == 0 && s.When() < dueMs {
 		return false
 	}
 	at, in := t.wheel.When(wheelHandle(&t.slots, h))
@@ -50,32 +65,27 @@ func (t *timetable) waitsForRetry(h timer.Handle, s *slab.Slot) bool {
 // attempt.
 func (t *timetable) countWait(h timer.Handle, s *slab.Slot) {
 	if t.waitsForRetry(h, s) && !t.foreign(h) {
-		t.setWait(h, s)
+		t.setWait(h, s, false)
 	}
 }
 
 // setWait counts a timer that waits in the wheel, and nowhere else.
-func (t *timetable) setWait(h timer.Handle, s *slab.Slot) {
+func (t *timetable) setWait(h timer.Handle, s *slab.Slot, spread bool) {
 	t.WaitIn(h, nil, 0)
-	for int(h>>6) >= len(t.wheelWaits.counted) {
-		t.wheelWaits.counted = append(t.wheelWaits.counted, 0)
-	}
-	if word, mask := t.wheelWaits.bit(h); *word&mask == 0 {
-		*word |= mask
+	if w := &t.wheelWaits; !w.counted.has(h) {
+		w.counted.set(h)
+		if spread {
+			w.spread.set(h)
+		}
 		t.addWait(h, s, +1)
 	}
-}
-
-func (t *timetable) countsWait(h timer.Handle) bool {
-	word, mask := t.wheelWaits.bit(h)
-	return word != nil && *word&mask != 0
 }
 
 // Delay is Arm for a timer that is due and whose first attempt is spread.
 func (t *timetable) Delay(h timer.Handle, atMs int64) {
 	if s := t.get(h); s != nil && s.Attempts() == 0 {
 		t.Arm(h, atMs)
-		t.setWait(h, s)
+		t.setWait(h, s, true)
 	}
 }
 
@@ -89,14 +99,15 @@ func (t *timetable) Hold(h timer.Handle, expiresMs int64) {
 	if expiresMs != 0 {
 		t.Arm(h, expiresMs)
 	}
-	t.setWait(h, s)
+	t.setWait(h, s, false)
 }
 
 // uncountWait comes before any change of a timer, and when it leaves the wheel.
 func (t *timetable) uncountWait(h timer.Handle) {
-	if word, mask := t.wheelWaits.bit(h); word != nil && *word&mask != 0 {
-		*word &^= mask
+	if w := &t.wheelWaits; w.counted.has(h) {
 		t.addWait(h, t.slots.At(h), -1)
+		w.counted.clear(h)
+		w.spread.clear(h)
 	}
 }
 
@@ -107,7 +118,7 @@ func (t *timetable) addWait(h timer.Handle, s *slab.Slot, by int64) {
 			r.Paused += by
 		case t.isBehind(h, s):
 			r.Order += by
-		case s.Attempts() == 0:
+		case t.wheelWaits.spread.has(h):
 			r.Spread += by
 		case t.wasRefused(s):
 			r.Refused += by

@@ -7,10 +7,10 @@ import (
 	"carillon/transport/api/web"
 )
 
-// mayWait reports that something may keep a timer from its next attempt: it is due, or between
-// attempts.
+// mayWait reports that something may keep a timer from its next attempt: its due time or that of
+// the attempt has come, or it is between attempts.
 func mayWait(t *timer.Timer, nowMs int64) bool {
-	return t.State == timer.Scheduled && (t.NextMs <= nowMs || t.Attempts > 0)
+	return t.State == timer.Scheduled && (min(t.DueMs, t.NextMs) <= nowMs || t.Attempts > 0)
 }
 
 // heldWait is why a timer waits that a client holds: its state has it, and it goes before all else.
