@@ -455,6 +455,16 @@ func TestCtl(t *testing.T) {
 			asked: []string{"DELETE /v1/topics/orders?force=true"}, out: []string{"cancelled: 3"},
 		},
 		{
+			name: "topics delete as a dry run", args: []string{"topics", "delete", "orders", "--dry-run"},
+			replies: ok(`{"topic":"orders","counts":{"scheduled":1,"ready":2,"leased":4,"done":9,"dead":3}}`),
+			asked:   []string{"GET /v1/topics/orders"}, out: []string{"would delete the topic, cancel 7 timers and drop 3 dead letters; it needs --force\n"},
+		},
+		{
+			name: "topics delete as a dry run by force", args: []string{"topics", "delete", "orders", "--dry-run", "--force"},
+			replies: ok(`{"topic":"orders","counts":{"scheduled":1,"ready":0,"leased":0,"done":9,"dead":0}}`),
+			asked:   []string{"GET /v1/topics/orders"}, out: []string{"would delete the topic, cancel 1 timers and drop 0 dead letters\n"},
+		},
+		{
 			name: "topics pause", args: []string{"topics", "pause", "orders"}, replies: ok(`{"topic":"orders","paused":true}`),
 			asked: []string{"POST /v1/topics/orders/pause"}, out: []string{"paused  true"},
 		},
@@ -481,6 +491,10 @@ func TestCtl(t *testing.T) {
 		{
 			name: "dead redrive", args: []string{"dead", "redrive", "t", "x", "y", "--delay", "5m", "--callback", "http://h/"}, replies: ok(`{"matched":2,"changed":1,"skipped":1}`),
 			asked: []string{`POST /v1/topics/t/dead/redrive {"ids":["x","y"],"delay":"5m","callback":{"url":"http://h/"}}`}, out: []string{"matched 2, changed 1, skipped 1"},
+		},
+		{
+			name: "redrive", args: []string{"redrive", "t", "x"}, replies: ok(`{"matched":1,"changed":1,"skipped":0}`),
+			asked: []string{`POST /v1/topics/t/dead/redrive {"ids":["x"]}`}, out: []string{"matched 1, changed 1, skipped 0"},
 		},
 		{
 			name: "dead redrive by uid", args: []string{"dead", "redrive", "t", "--uid", "0001-2-00000003", "--uid", "0001-4-00000003"},

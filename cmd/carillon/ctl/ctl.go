@@ -38,7 +38,8 @@ type Command struct {
 	List   listCmd   `cmd:"" help:"List the timers of a topic, or of all topics."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
 	Apply  applyCmd  `cmd:"" help:"Make the topics of a file, after a plan."`
-	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
+
+	Letters deadLetterCommands `embed:""`
 
 	Worker workerCommands `embed:""`
 

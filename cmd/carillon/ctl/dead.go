@@ -10,6 +10,11 @@ import (
 	"carillon/cmd/carillon/terminal"
 )
 
+type deadLetterCommands struct {
+	Dead    deadCmd        `cmd:"" help:"Dead letters: list, redrive, purge."`
+	Redrive deadRedriveCmd `cmd:"" hidden:"" help:"Try dead letters again, as dead redrive does."`
+}
+
 type deadCmd struct {
 	List    deadListCmd    `cmd:"" help:"List a topic's dead letters."`
 	Redrive deadRedriveCmd `cmd:"" help:"Try dead letters again, from the first attempt."`

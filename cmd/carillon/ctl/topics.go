@@ -146,10 +146,14 @@ func (p *topicPutCmd) Run(ctl *Command, term *terminal.Terminal) error {
 
 type topicDeleteCmd struct {
 	topicRef
-	Force bool `help:"Even with timers in it: they are cancelled."`
+	Force  bool `help:"Even with timers in it: they are cancelled, and its dead letters are dropped."`
+	DryRun bool `help:"Change nothing; print how many timers and dead letters would go."`
 }
 
 func (d *topicDeleteCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	if d.DryRun {
+		return d.count(ctl, term)
+	}
 	query := url.Values{}
 	if d.Force {
 		query.Set("force", "true")
@@ -159,6 +163,22 @@ func (d *topicDeleteCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		Cancelled int `json:"cancelled"`
 	}) error {
 		_, err := fmt.Fprintf(term.Out, "deleted; timers cancelled: %d\n", answer.Cancelled)
+		return err
+	}))
+}
+
+// count prints what a deletion would do.
+func (d *topicDeleteCmd) count(ctl *Command, term *terminal.Terminal) error {
+	read := client.Request{Method: http.MethodGet, Path: client.Path("topics", d.Topic)}
+	return ctl.show(term, read, reading(func(topic *struct {
+		Counts struct{ Scheduled, Ready, Leased, Dead int }
+	}) error {
+		n := &topic.Counts
+		pending, needs := n.Scheduled+n.Ready+n.Leased, ""
+		if pending+n.Dead > 0 && !d.Force {
+			needs = "; it needs --force"
+		}
+		_, err := fmt.Fprintf(term.Out, "would delete the topic, cancel %d timers and drop %d dead letters%s\n", pending, n.Dead, needs)
 		return err
 	}))
 }
