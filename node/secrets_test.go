@@ -283,10 +283,11 @@ func TestNodeWithoutTheKey(t *testing.T) {
 	r.must(503, "POST", "/v1/topics/open/timers", `{"delay":"1h",`+cb+`,"headers":{"X-Key":"x"}}}`)
 	for _, at := range []string{"open/timers/own", "closed/timers/signed"} {
 		topic, id, _ := strings.Cut(at, "/timers/")
-		if v := r.timer(topic, id); v["state"] != "scheduled" || v["attempts"] != 0.0 {
+		if v := r.timer(topic, id); v["state"] != "scheduled" || v["attempts"] != 0.0 || v["waits_for"] != "leader" || v["waits_on"] != "its node lacks a key of the topic's secrets" {
 			t.Errorf("%s: %v", at, v)
 		}
 	}
+	r.awaitBody(200, "/v1/topics/closed", `"waiting":{"leader":1}`)
 	if err := os.WriteFile(file, []byte(secretsKey("ba")), 0o600); err != nil {
 		t.Fatal(err)
 	}

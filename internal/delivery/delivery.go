@@ -68,6 +68,7 @@ type State struct {
 	Name    string // scheme://host:port
 	Breaker BreakerState
 	ProbeIn time.Duration // BreakerOpen: time until a call may go again
+	Barred  bool          // this node makes no call of the topic to it: it lacks a key
 }
 
 // BreakerState is the state of a breaker, as metrics show it.

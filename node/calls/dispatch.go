@@ -103,9 +103,7 @@ func (d *Dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a deliv
 	switch {
 	case !d.Guarded.Load():
 		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: 20 * time.Millisecond}
-	case t.Policy.Report && d.Secret() == nil: // its receivers could not report
-		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
-	case d.locked(t, to.needs):
+	case d.barred(t, to):
 		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: keyRetry}
 	}
 	b := t.Policy.Breaker
@@ -124,8 +122,17 @@ func (d *Dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a deliv
 	return p, v
 }
 
-func (d *Dispatcher) State(dest scheduler.Destination, _ *timer.Topic) delivery.State {
-	return d.Pool.State(dest.(Destination).key)
+func (d *Dispatcher) State(dest scheduler.Destination, t *timer.Topic) delivery.State {
+	to := dest.(Destination)
+	at := d.Pool.State(to.key)
+	at.Barred = d.barred(t, to)
+	return at
+}
+
+// barred reports whether this node lacks a key for calls of the topic: one of its secrets, or that
+// with which its receivers report.
+func (d *Dispatcher) barred(t *timer.Topic, to Destination) bool {
+	return t.Policy.Report && d.Secret() == nil || d.locked(t, to.needs)
 }
 
 func (d *Dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {

@@ -160,6 +160,9 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 		return timer.Wait{}
 	}
 	at := v.cfg.Dispatcher.State(n.dest, q.topic)
+	if at.Barred {
+		return timer.Wait{For: timer.WaitLeader, On: "its node lacks a key of the topic's secrets"}
+	}
 	if at.Breaker != delivery.BreakerClosed {
 		return timer.Wait{For: timer.WaitBreaker, On: breakerText(&at, v.now.WallMs)}
 	}
@@ -243,13 +246,15 @@ func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 		count(refusal, left)
 		return
 	}
-	broken := v.broken(q)
+	closed := v.closed(q)
 	for state := range states {
 		cause, n := refusal, q.standing[state]+behind[state]
 		switch {
 		case state == stuck:
 			cause = timer.WaitNoCallback
-		case state == shut, broken:
+		case closed != timer.NoWait:
+			cause = closed
+		case state == shut:
 			cause = timer.WaitBreaker
 		case refusal != timer.NoWait:
 		case state == gathering:
@@ -268,14 +273,19 @@ func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	count(timer.WaitTurn, left) // they are being queued again
 }
 
-// broken reports that the breaker of a topic's only receiver is not closed. Its queue may not have
-// asked since.
-func (v *view) broken(q *topicQueue) bool {
+// closed is why the only receiver of a topic is not called, though its queue may not have asked
+// since; NoWait: it is called, or there are several.
+func (v *view) closed(q *topicQueue) timer.WaitCause {
 	if len(q.dests) != 1 || q.dests[0].dest == nil || q.id == table.CanaryTopic {
-		return false
+		return timer.NoWait
 	}
-	at := v.cfg.Dispatcher.State(q.dests[0].dest, q.topic)
-	return at.Breaker != delivery.BreakerClosed
+	switch at := v.cfg.Dispatcher.State(q.dests[0].dest, q.topic); {
+	case at.Barred:
+		return timer.WaitLeader
+	case at.Breaker != delivery.BreakerClosed:
+		return timer.WaitBreaker
+	}
+	return timer.NoWait
 }
 
 // crowded is the state of most of a topic's timers that are let out.
