@@ -584,9 +584,15 @@ func TestFewSlotsByTestClock(t *testing.T) {
 	}()
 	m := r.move(`{"advance":"2h"}`)
 	<-added
-	calls := m.Calls
-	if m = r.move(`{"advance":"1h"}`); m.Left != 0 || m.Stopped || calls+m.Calls != 250 {
-		t.Errorf("%d calls, then %+v", calls, m)
+	calls, received := m.Calls, 0
+	m = r.move(`{"advance":"1h"}`)
+	for _, receiver := range receivers {
+		received += len(receiver.take())
+	}
+	// An add that was under way as the clock moved on is due before the end of a move that did not
+	// see it, and is called after that.
+	if m.Left != 0 || m.Stopped || received != 250 || calls+m.Calls < 249 || calls+m.Calls > 250 {
+		t.Errorf("%d calls, then %+v; %d received", calls, m, received)
 	}
 }
 
