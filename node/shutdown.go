@@ -114,8 +114,8 @@ func stayDown(err error) error {
 	return stayDownError{err}
 }
 
-// advise adds to the error of a full or read-only disk what to do about it. Unlike vfs.IsFull it does
-// not mean too many open files.
+// advise adds to the error of a full or read-only disk what to do about it. Unlike vfs.IsFull it
+// does not mean too many open files.
 func advise(err error, dir string) error {
 	if errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w; if the disk has failed (dmesg), repair it; let the node write there (its mount, ReadWritePaths= of a unit, the volume of a container), and start it", err)

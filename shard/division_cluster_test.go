@@ -339,8 +339,8 @@ func (d *dividingCluster) divideWithoutLeader() (started map[string]int, old int
 	return started, old
 }
 
-// forgetLog has clients add timers, and the others save shard 1, until the node that is away needs a
-// snapshot.
+// forgetLog has clients add timers, and the others save shard 1, until the node that is away needs
+// a snapshot.
 func (d *dividingCluster) forgetLog(away int) {
 	d.t.Helper()
 	d.until("the log is forgotten", 10*time.Second, func() bool {
@@ -403,8 +403,8 @@ func TestCallsOfARemovedReplicaAreReported(t *testing.T) {
 	})
 }
 
-// divideAgain divides shard 1 a second time, while the leader of the first calls is away. Shard 2 is
-// yet to be divided: it has the timers of shard 4, too.
+// divideAgain divides shard 1 a second time, while the leader of the first calls is away. Shard 2
+// is yet to be divided: it has the timers of shard 4, too.
 func (d *dividingCluster) divideAgain() (started map[string]int, old int) {
 	d.t.Helper()
 	started, old = d.divideWithoutLeader()
@@ -467,9 +467,9 @@ func TestLeaderKnowsItsCallsBeforeADivision(t *testing.T) {
 	})
 }
 
-// TestCallsOfARemovedReplicaBeforeTheDivision: a leader's replica is removed while its calls run. Its
-// node knows that some of the timers are to go to another shard, and reports to that; but nodes lack
-// memory, and it is not divided from the first one. The nodes of that know.
+// TestCallsOfARemovedReplicaBeforeTheDivision: a leader's replica is removed while its calls run.
+// Its node knows that some of the timers are to go to another shard, and reports to that; but nodes
+// lack memory, and it is not divided from the first one. The nodes of that know.
 func TestCallsOfARemovedReplicaBeforeTheDivision(t *testing.T) {
 	withDividing(t, func(d *dividingCluster) {
 		started := d.run20()

@@ -37,10 +37,10 @@ func (p *Peer) counts() bool { return p.Sure || p.Steps == 0 || p.Steady >= Stea
 //
 // A clock that a majority of the members shares is right; after a step, only if one of the others
 // counts as evidence and was heard since sockets were drained, or after SteadyFor. A clock outside
-// the majority's range is wrong. If no majority is heard, a clock that has been steady for SteadyFor
-// is trusted, unless a node with another time trusts its own clock and has been steady for longer:
-// at most one of two continues. A clock found wrong stays wrong when the nodes that found it are not
-// heard any more.
+// the majority's range is wrong. If no majority is heard, a clock that has been steady for
+// SteadyFor is trusted, unless a node with another time trusts its own clock and has been steady
+// for longer: at most one of two continues. A clock found wrong stays wrong when the nodes that
+// found it are not heard any more.
 func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

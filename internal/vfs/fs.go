@@ -28,7 +28,7 @@ const (
 var (
 	// ErrLocked is returned by Lock and LockDir when another holder has the lock.
 	ErrLocked = errors.New("wal: directory is in use by another process")
-	// ErrNoInodes is in the error of a file that could not be created for lack of an inode, beside
+	// ErrNoInodes is in the error of a file that could not be created for lack of an inode, with
 	// ENOSPC: there may be any number of free bytes.
 	ErrNoInodes = errors.New("no inodes are left")
 	// ErrTooLarge is returned by ReadFile for a file above its limit.

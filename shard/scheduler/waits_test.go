@@ -148,8 +148,8 @@ func TestArrayExpiresBehindAnother(t *testing.T) {
 	}
 }
 
-// TestRedriveWithADelayHasAReason: a dead letter that is redriven for later is past its due time and
-// not called, so it waits for the time of its next attempt; then, as any other, for its spread.
+// TestRedriveWithADelayHasAReason: a dead letter that is redriven for later is past its due time
+// and not called, so it waits for the time of its next attempt; then, as any other, for its spread.
 func TestRedriveWithADelayHasAReason(t *testing.T) {
 	r := newReplica(t)
 	r.topic(1, func(p *timer.Policy) { p.MaxAttempts = 1 })

@@ -131,8 +131,8 @@ func (t *timers) isBehind(h timer.Handle, s *slab.Slot) bool {
 	return s.Chained() && t.chains[h].behind
 }
 
-// wasRefused reports whether the last call of a scheduled timer was refused an address. Those before
-// a redrive do not count: it may have given another URL.
+// wasRefused reports whether the last call of a scheduled timer was refused an address. Those
+// before a redrive do not count: it may have given another URL.
 func (t *timers) wasRefused(s *slab.Slot) bool {
 	if s.Attempts() == 0 || s.Attempt == 0 || s.State() != timer.Scheduled {
 		return false

@@ -116,8 +116,8 @@ func (s *Slots) NextFree(h timer.Handle) timer.Handle {
 	return timer.Handle(p.rows[at] &^ freeMark)
 }
 
-// Visit returns the slot to visit after h, for a visit of all up to high: packed, it passes over free
-// ones, and may return the last of these.
+// Visit returns the slot to visit after h, for a visit of all up to high: packed, it passes over
+// free ones, and may return the last of these.
 func (s *Slots) Visit(h, high timer.Handle) (timer.Handle, *Slot) {
 	if s.pages != nil {
 		return s.packedVisit(h, high)
