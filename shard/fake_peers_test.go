@@ -219,7 +219,7 @@ func TestHandOverToANodeThatStopped(t *testing.T) {
 	r.pass(time.Second)
 	g := r.host.group(1)
 	g.transfer.begin(g, ReplicaID(8, 1))
-	r.pass(tickInterval)
+	r.pass(raftTick)
 	if !g.transfer.sent || c.count(pb.MsgTimeoutNow) == 0 {
 		t.Fatal("the transferee was not asked to stand")
 	}

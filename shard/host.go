@@ -300,7 +300,7 @@ func (h *Host) Open() error {
 		return err
 	}
 	for _, w := range h.workers {
-		w.lastTick = h.cfg.Clock.Mono()
+		w.lastTick = h.cfg.Clock.Mono().Truncate(raftTick)
 		w.weigh()
 	}
 	close(h.started)

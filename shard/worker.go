@@ -34,6 +34,7 @@ const (
 	// exceed it: a frame holds up to 64 MiB.
 	maxTurnBytes = 16 << 20
 	sweepEvery   = 10 * time.Second
+	quietAfter   = 500 * time.Millisecond // see nextTick
 
 	// frameBytes and unsyncedBytes are the defaults of Config. A frame may exceed frameBytes by its
 	// last part, which has at least one entry, of up to about 10 MiB. The log takes frames of up to
@@ -386,10 +387,20 @@ func (w *worker) tick() {
 // raftTicks returns how many of raft's ticks are in a span of time.
 func raftTicks(from, to time.Duration) int { return min(int(to/raftTick-from/raftTick), maxTicks) }
 
+// nextTick returns when the worker does its periodic work at the latest. One that has written
+// nothing for quietAfter waits for raft's ticks alone: most of what an idle node costs is that it
+// wakes.
+func (w *worker) nextTick() time.Duration {
+	if len(w.groups) <= manyGroups && w.now.Mono-w.out.openedAt > quietAfter {
+		return w.lastTick.Truncate(raftTick) + raftTick
+	}
+	return w.lastTick + tickInterval
+}
+
 // untilWake returns how long nothing will happen by itself.
 func (w *worker) untilWake() time.Duration {
 	clock := w.host.cfg.Clock
-	wait := w.lastTick + tickInterval - clock.Mono()
+	wait := w.nextTick() - clock.Mono()
 	if w.waitsForOthers() {
 		wait = min(wait, w.out.openedAt+spareFor-clock.Mono())
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"carillon/shard/table"
+	"carillon/test/memfs"
 	"carillon/timer"
 )
 
@@ -215,4 +216,29 @@ func TestLeasesThatAwaitTheirCommit(t *testing.T) {
 		t.Errorf("%d calls, want %d", n, herd)
 	}
 	r.audit()
+}
+
+// TestQuietWorkerWakesWithRaftsTicks: an idle worker wakes ten times a second, and twice as often
+// while it writes. It starts at any time.
+func TestQuietWorkerWakesWithRaftsTicks(t *testing.T) {
+	r := makeHarness(t, memfs.New(), nil)
+	r.clock.mono += 37 * time.Millisecond
+	r.mustOpen()
+	wakes := func(d time.Duration) (n int) {
+		for end := r.clock.mono + d; ; n++ {
+			r.runIdle()
+			if r.clock.mono >= end {
+				return n
+			}
+			r.step(max(r.host.workers[0].untilWake(), time.Millisecond))
+		}
+	}
+	wakes(quietAfter + time.Second)
+	if n := wakes(10 * time.Second); n < 100 || n > 110 {
+		t.Errorf("an idle worker wakes %d times in 10 s", n)
+	}
+	r.add("far", 3_600_000)
+	if n := wakes(quietAfter); n < 10 || n > 15 {
+		t.Errorf("a worker that has just written wakes %d times in %s", n, quietAfter)
+	}
 }

@@ -13,6 +13,7 @@ const (
 // records that do not fit are dropped.
 type queue struct {
 	limit int
+	begun chan struct{} // capacity 1: it was empty, and is not
 	full  chan struct{} // capacity 1: it should be emptied soon
 
 	mu        sync.Mutex
@@ -59,13 +60,20 @@ func (q *queue) put(events []Event) (dropped int) {
 		}
 		q.watermark[shard] = r
 	}
+	if before == 0 && q.bytes > 0 {
+		notify(q.begun)
+	}
 	if before <= q.limit/4 && q.bytes > q.limit/4 {
-		select {
-		case q.full <- struct{}{}:
-		default:
-		}
+		notify(q.full)
 	}
 	return dropped
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 func (q *queue) add(e *Event) bool {

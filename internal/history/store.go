@@ -125,7 +125,7 @@ func (s *Store) bytesLocked() (sum int64) {
 // left alone.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
-	s := &Store{cfg: cfg, queue: queue{limit: cfg.QueueBytes, full: make(chan struct{}, 1), watermark: map[uint32]watermark{}}}
+	s := &Store{cfg: cfg, queue: queue{limit: cfg.QueueBytes, begun: make(chan struct{}, 1), full: make(chan struct{}, 1), watermark: map[uint32]watermark{}}}
 	if err := cfg.FS.MkdirAll(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("history: make the directory: %w", err)
 	}
@@ -192,15 +192,17 @@ func (s *Store) adopt() {
 // Run writes the recorded events until the context ends; then it writes the rest and closes the
 // files.
 func (s *Store) Run(ctx context.Context) error {
-	write, tend := time.NewTicker(writeInterval), time.NewTicker(maintainInterval)
-	defer write.Stop()
+	tend := time.NewTicker(maintainInterval)
 	defer tend.Stop()
+	var write <-chan time.Time // nil while nothing waits: an idle node need not wake for it
 	for {
 		select {
 		case <-ctx.Done():
 			s.Close()
 			return nil
-		case <-write.C:
+		case <-s.queue.begun:
+			write = time.After(writeInterval)
+		case <-write:
 			s.Flush()
 		case <-s.queue.full:
 			s.Flush()

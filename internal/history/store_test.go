@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"carillon/internal/vfs"
 	"carillon/test/memfs"
@@ -394,6 +398,34 @@ func TestPressure(t *testing.T) {
 	if s := r.store.Stats(); r.store.low.Load() || s.Files != 1 {
 		t.Errorf("there is room again: %+v", s)
 	}
+}
+
+// TestEventsAreWrittenSoon: each event is written within writeInterval, also the first after a
+// quiet time and the first after a query has written those before.
+func TestEventsAreWrittenSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newStoreHarness(t, 1, nil)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = h.store.Run(ctx) })
+		pass := func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		}
+		pass(5*time.Second + maintainInterval/3)
+		for range 3 {
+			h.entry()
+			h.store.Flush()
+			h.entry()
+			pass(writeInterval)
+			if s := h.store.Stats(); s.Recorded != uint64(len(h.all)) {
+				t.Errorf("%d of %d events are written", s.Recorded, len(h.all))
+			}
+			pass(maintainInterval - writeInterval)
+		}
+		stop()
+		running.Wait()
+	})
 }
 
 // TestDeletedUnderARunningNode: a file that is deleted while it is written, or its directory, is

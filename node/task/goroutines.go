@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -34,7 +35,7 @@ func (g *Goroutines) Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	t := time.NewTimer(d)
+	t := time.NewTimer(together(g.mono(), d))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -42,6 +43,21 @@ func (g *Goroutines) Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// Long sleeps end at whole multiples of wakeGrid, at which the host's workers wake as well: an idle
+// node pays for each moment at which something wakes, and little for what wakes with it.
+const (
+	wakeGrid  = 50 * time.Millisecond
+	longSleep = 200 * time.Millisecond
+)
+
+// together returns d, to the nearest wakeGrid if d is long.
+func together(now, d time.Duration) time.Duration {
+	if d < longSleep || d > math.MaxInt64/2 {
+		return d
+	}
+	return (now + d).Round(wakeGrid) - now
 }
 
 func (g *Goroutines) NewSignal() Signal { return make(channel, 1) }

@@ -74,3 +74,25 @@ func TestEveryEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// TestLongSleepsEndTogether: what sleeps long wakes at the same moments, again and again as often
+// as it asked for. A short sleep is exact.
+func TestLongSleepsEndTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *Goroutines) {
+		g.Sleep(t.Context(), 137*time.Millisecond)
+		if g.Now() != 137*time.Millisecond {
+			t.Errorf("a short sleep ended after %s", g.Now())
+		}
+		for n := 1; n <= 100; n++ {
+			g.Sleep(t.Context(), 250*time.Millisecond)
+			if want := 150*time.Millisecond + time.Duration(n)*250*time.Millisecond; g.Now() != want {
+				t.Fatalf("sleep %d ended at %s, want %s", n, g.Now(), want)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if g.Sleep(ctx, Forever) || g.Now() != 25150*time.Millisecond {
+			t.Error("a sleep goes on beyond its context")
+		}
+	})
+}
