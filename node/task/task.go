@@ -29,7 +29,8 @@ type Env interface {
 	// WithTimeout is context.WithTimeout; after Forever the context ends by its cancel function, or
 	// its parent's end, alone.
 	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
-	// Sleep returns when so much time has passed, or the context has ended: then false.
+	// Sleep returns when so much time has passed, or the context has ended: then false. One of
+	// longSleep and more may end 25 ms earlier or later.
 	Sleep(ctx context.Context, d time.Duration) bool
 	// NewSignal makes a signal that is not set.
 	NewSignal() Signal
