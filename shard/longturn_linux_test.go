@@ -1,3 +1,5 @@
+//go:build !race
+
 package shard
 
 import (
@@ -51,6 +53,27 @@ func BenchmarkLongestTurn(b *testing.B) {
 	}
 }
 
+// TestLongestTurnOfAMillion: what a shard keeps of a million due timers is in pieces, so that no turn
+// copies all of it. Others' timers would wait as long.
+func TestLongestTurnOfAMillion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	longest := time.Hour
+	for try := 0; try < 3 && longest > growth.MaxTurn; try++ {
+		r := crowd(t, 1_000_000, nil)
+		r.step(time.Minute)
+		due := r.longestTurn(func(*timer.Topic) {})
+		if n := r.queued(1); n < 1_000_000 {
+			t.Fatalf("%d are ready", n)
+		}
+		longest = min(longest, max(due, r.longestTurn(func(t *timer.Topic) { t.Policy.Callback.URL = "http://elsewhere/" })))
+	}
+	if longest > growth.MaxTurn {
+		t.Errorf("the longest turn takes %s", longest)
+	}
+}
+
 // crowd makes a shard with the given number of timers of a paused topic, due in a minute.
 func crowd(b testing.TB, timers int, change func(*timer.Topic)) *hostHarness {
 	r := newHostHarness(b, func(c *Config) { c.MaxQueued = 200_000 })
@@ -95,7 +118,7 @@ func (h *hostHarness) longestTurn(change func(*timer.Topic)) (longest time.Durat
 		return longest
 	}
 	for from := timer.Handle(0); ; {
-		p, err := h.submit(1, timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 1 << 17, From: from})
+		p, err := h.submit(1, timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 1 << 16, From: from})
 		if err != nil {
 			h.t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID) (err error) {
 
 // emptyWork bounds the work of one command of a forced deletion in its shard; see
 // timer.Command.Work. It takes some milliseconds.
-const emptyWork = 1 << 17
+const emptyWork = 1 << 16
 
 // emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that
 // none of them stalls.

@@ -273,7 +273,7 @@ func (al *activeLeases) startDue() {
 // returnHeld revokes every held lease: the wall clock stepped back, and other timers could not use
 // their permits meanwhile.
 func (al *activeLeases) returnHeld() {
-	for _, f := range al.held.items {
+	for f := range al.held.all() {
 		if f.phase == held {
 			al.revoke(f)
 		}

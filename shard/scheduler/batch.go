@@ -93,8 +93,8 @@ func (g *group) recount() {
 	}
 	g.firstMs = math.MaxInt64
 	for _, h := range []*heap[entry]{&g.queue.fresh, &g.queue.backlog} {
-		for i := range h.items {
-			g.firstMs = min(g.firstMs, h.items[i].dueMs)
+		for e := range h.all() {
+			g.firstMs = min(g.firstMs, e.dueMs)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (p *proposer) ripe(n *destQueue) bool {
 		return true
 	}
 	for _, h := range [...]*heap[entry]{&n.fresh, &n.backlog} {
-		for _, e := range h.items {
+		for e := range h.all() {
 			if !p.pulls.stands(q, e) {
 				if room.drops--; room.drops < 0 {
 					return false

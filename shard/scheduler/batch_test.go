@@ -527,10 +527,10 @@ func TestBatchLeavesTheRest(t *testing.T) {
 	}
 	r.Run()
 	fresh := &r.Scheduler.topics.byID[1].dests[0].fresh
-	want := heap[entry]{items: slices.Clone(fresh.items)}
+	want := heap[entry]{first: slices.Clone(fresh.first)}
 	want.pop()
 	r.entry()
-	if !slices.Equal(fresh.items, want.items) {
+	if !slices.Equal(fresh.first, want.first) {
 		t.Error("others than the one that goes left the queue")
 	}
 }
@@ -560,7 +560,7 @@ func TestBatchDropsSomeAtATime(t *testing.T) {
 				r.proposer.leaseOne(b, q)
 				aside := 0
 				for _, p := range r.compaction.queues {
-					aside += len(p.items)
+					aside += p.len()
 				}
 				if q.queued() != 0 || aside < gone-PopBudget || r.spent > PopBudget || !r.wakes {
 					t.Errorf("%d entries are queued, %d set aside in %d steps, wakes %t", q.queued(), aside, r.spent, r.wakes)

@@ -111,10 +111,8 @@ func (ct *changedTopics) moveSome(q *topicQueue, budget int) (used int) {
 	}
 	old := (*list)[len(*list)-1]
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
-		for ; used < budget && len(h.items) > 0; used++ {
-			last := len(h.items) - 1
-			e := h.items[last]
-			h.items = h.items[:last]
+		for ; used < budget && h.len() > 0; used++ {
+			e := h.takeLast()
 			if ct.current(e) && !q.moved[e.handle] {
 				q.moved[e.handle] = true
 				ct.due.classify(e, max(e.dueMs, ct.now.WallMs+ct.due.lookAhead.Milliseconds()))

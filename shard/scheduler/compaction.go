@@ -5,8 +5,8 @@ import "carillon/timer"
 // staleQueue is a queue that was set aside because most of it, or its front, is outdated; for
 // example its topic was dropped.
 type staleQueue struct {
-	items []entry
-	once  bool // a timer may be in it twice
+	heap[entry]
+	once bool // a timer may be in it twice
 }
 
 // compaction rids queues of their outdated entries, and drops those that have nothing, so that
@@ -89,7 +89,7 @@ func (c *compaction) prune(h *heap[entry], timers int64) {
 func (c *compaction) setAside(queues ...*heap[entry]) {
 	for _, h := range queues {
 		if h.len() > 0 {
-			c.add(staleQueue{h.items, true})
+			c.add(staleQueue{*h, true})
 			*h = heap[entry]{}
 		}
 	}
@@ -126,13 +126,11 @@ func (c *compaction) compact() {
 // compactOne queues the last entry of the last of the staleQueues again, if it is current.
 func (c *compaction) compactOne(horizon int64) {
 	p := &c.queues[len(c.queues)-1]
-	last := len(p.items) - 1
-	if last < 0 {
+	if p.len() == 0 {
 		c.queues = c.queues[:len(c.queues)-1]
 		return
 	}
-	e, once := p.items[last], p.once
-	p.items = p.items[:last]
+	e, once := p.takeLast(), p.once
 	if !c.current(e) || once && c.seen[e.handle] {
 		return
 	}

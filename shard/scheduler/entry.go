@@ -1,6 +1,10 @@
 package scheduler
 
-import "carillon/timer"
+import (
+	"iter"
+
+	"carillon/timer"
+)
 
 // entry is a timer in a leader's queue, due or about to be. It is a hint: the timer may have
 // changed since, which its revision shows.
@@ -36,70 +40,148 @@ var (
 	_ ordered[windowKey]    = windowKey{}
 )
 
-// heap is a binary min-heap of values by before; container/heap would box each one.
-type heap[T ordered[T]] struct{ items []T }
+// heap is a binary min-heap of values by before; container/heap would box each one. It is made of
+// chunks, so that no step copies or clears more than one of them, however many items there are.
+// Cost: O(log n) for push and pop, O(1) for len, top and at.
+type heap[T ordered[T]] struct {
+	first []T
+	rest  *[][]T // chunks behind a full first one, full but for the last; nil: there were none yet
+}
 
-func (h *heap[T]) len() int { return len(h.items) }
+// chunkItems is how many items a chunk has.
+const chunkItems = 1024
 
-func (h *heap[T]) top() T { return h.items[0] }
+func (h *heap[T]) len() int {
+	if h.rest == nil || len(*h.rest) == 0 {
+		return len(h.first)
+	}
+	return chunkItems*len(*h.rest) + len((*h.rest)[len(*h.rest)-1])
+}
 
-func (h *heap[T]) push(v T) {
-	h.items = append(h.items, v)
-	i := len(h.items) - 1
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !h.items[i].before(h.items[parent]) {
-			break
+// at is the item at a place: its children are at 2i+1 and 2i+2.
+func (h *heap[T]) at(i int) *T {
+	if i < chunkItems {
+		return &h.first[i]
+	}
+	return &(*h.rest)[i/chunkItems-1][i%chunkItems]
+}
+
+func (h *heap[T]) top() T { return h.first[0] }
+
+// all are the items, in no order.
+func (h *heap[T]) all() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for i := range h.len() {
+			if !yield(*h.at(i)) {
+				return
+			}
 		}
-		h.items[i], h.items[parent] = h.items[parent], h.items[i]
-		i = parent
 	}
 }
 
-func (h *heap[T]) pop() T {
-	v := h.items[0]
-	last := len(h.items) - 1
-	h.items[0] = h.items[last]
+func (h *heap[T]) push(v T) {
+	i := h.len()
+	h.extend(v)
+	hole := h.at(i)
+	for i > 0 {
+		i = (i - 1) / 2
+		parent := h.at(i)
+		if !v.before(*parent) {
+			break
+		}
+		*hole, hole = *parent, parent
+	}
+	*hole = v
+}
+
+// extend puts an item last.
+func (h *heap[T]) extend(v T) {
+	if len(h.first) < chunkItems {
+		h.first = append(h.first, v)
+		return
+	}
+	if h.rest == nil {
+		h.rest = new([][]T)
+	}
+	list := *h.rest
+	if n := len(list); n == 0 || len(list[n-1]) == chunkItems {
+		if n == cap(list) {
+			list = append(list, nil)
+		}
+		if list = list[:n+1]; list[n] == nil {
+			list[n] = make([]T, 0, chunkItems)
+		}
+		*h.rest = list
+	}
+	last := &list[len(list)-1]
+	*last = append(*last, v)
+}
+
+// takeLast takes the item at the last place, which needs no order. One empty chunk is kept, so that
+// a heap about a bound does not make one again and again.
+func (h *heap[T]) takeLast() T {
+	chunk := &h.first
+	var list []T
+	if h.rest != nil && len(*h.rest) > 0 {
+		chunk = &(*h.rest)[len(*h.rest)-1]
+	}
+	list = *chunk
+	last := len(list) - 1
+	v := list[last]
 	var zero T
-	h.items[last] = zero
-	h.items = h.items[:last]
-	h.down(0)
-	if cap(h.items) > 1024 && len(h.items) < cap(h.items)/4 {
-		h.items = append(make([]T, 0, cap(h.items)/2), h.items...) // give a drained backlog's memory back
+	list[last] = zero
+	if *chunk = list[:last]; last == 0 && chunk != &h.first {
+		n := len(*h.rest)
+		if n < cap(*h.rest) {
+			(*h.rest)[:n+1][n] = nil
+		}
+		*h.rest = (*h.rest)[:n-1]
 	}
 	return v
 }
 
-// filter drops the items for which keep is false.
+func (h *heap[T]) pop() T {
+	v, last := h.top(), h.takeLast()
+	if h.len() > 0 {
+		*h.at(0) = last
+		h.down(0)
+	}
+	return v
+}
+
+// filter drops the items for which keep is false. Cost: O(n).
 func (h *heap[T]) filter(keep func(T) bool) {
-	var kept []T
-	for _, v := range h.items {
+	kept := 0
+	for v := range h.all() {
 		if keep(v) {
-			kept = append(kept, v)
+			*h.at(kept) = v
+			kept++
 		}
 	}
-	h.items = kept
-	for i := len(kept)/2 - 1; i >= 0; i-- {
+	for h.len() > kept {
+		h.takeLast()
+	}
+	for i := kept/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
 
 // down puts the item at i where it belongs, at i or below.
 func (h *heap[T]) down(i int) {
-	n := len(h.items)
-	if i >= n {
-		return
-	}
-	v := h.items[i]
+	n, hole := h.len(), h.at(i)
+	v := *hole
 	for c := 2*i + 1; c < n; c = 2*i + 1 {
-		if c+1 < n && h.items[c+1].before(h.items[c]) {
-			c++
+		child := h.at(c)
+		if c+1 < n {
+			if other := h.at(c + 1); (*other).before(*child) {
+				c, child = c+1, other
+			}
 		}
-		if !h.items[c].before(v) {
+		if !(*child).before(v) {
 			break
 		}
-		h.items[i] = h.items[c]
-		i = c
+		*hole = *child
+		i, hole = c, child
 	}
-	h.items[i] = v
+	*hole = v
 }

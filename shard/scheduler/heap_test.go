@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,8 +20,9 @@ func TestHeap(t *testing.T) {
 		}
 		return 0
 	}
-	for n := range 20_000 {
-		if rng.IntN(5) < 3 || len(want) == 0 {
+	for n := range 40_000 {
+		grows := n/10_000%2 == 0
+		if rng.IntN(5) < 3 == grows || len(want) == 0 {
 			e := entry{dueMs: rng.Int64N(1000), seq: uint64(n), rank: uint64(rng.IntN(3))}
 			h.push(e)
 			at, _ := slices.BinarySearchFunc(want, e, order)
@@ -32,6 +34,24 @@ func TestHeap(t *testing.T) {
 		}
 		want = want[1:]
 	}
+	for n := range 5000 {
+		e := entry{seq: uint64(1_000_000 + n)}
+		h.push(e)
+		want = append(want, e)
+	}
+	slices.SortFunc(want, order)
+	all := slices.SortedFunc(h.all(), order)
+	if !slices.Equal(all, want) || h.len() != len(want) {
+		t.Fatalf("%d items, want %d", len(all), len(want))
+	}
+	for range 2500 {
+		e := h.takeLast()
+		at, found := slices.BinarySearchFunc(want, e, order)
+		if !found {
+			t.Fatalf("the last is %+v, which is not in it", e)
+		}
+		want = slices.Delete(want, at, at+1)
+	}
 	odd := func(e entry) bool { return e.seq%2 == 1 }
 	h.filter(odd)
 	want = slices.DeleteFunc(want, func(e entry) bool { return !odd(e) })
@@ -40,7 +60,55 @@ func TestHeap(t *testing.T) {
 			t.Fatalf("after a filter: popped %+v, want %+v", got, w)
 		}
 	}
-	if h.len() != 0 || cap(h.items) > 4096 {
-		t.Errorf("%d left, room for %d: a drained backlog keeps its memory", h.len(), cap(h.items))
+	if n := h.room(); h.len() != 0 || n > 4096 {
+		t.Errorf("%d left, room for %d: a drained backlog keeps its memory", h.len(), n)
+	}
+}
+
+// room is how many items have memory.
+func (h *heap[T]) room() (n int) {
+	n = cap(h.first)
+	if h.rest != nil {
+		for _, c := range (*h.rest)[:cap(*h.rest)] {
+			n += cap(c)
+		}
+	}
+	return n
+}
+
+// TestHeapGrowsInChunks: a push copies no more than a chunk, and a heap about the bound of a chunk
+// makes none again and again.
+func TestHeapGrowsInChunks(t *testing.T) {
+	var h heap[entry]
+	for n := range 100 * chunkItems {
+		before := h.room()
+		h.push(entry{seq: uint64(n)})
+		if got := h.room() - before; got > chunkItems {
+			t.Fatalf("push %d made room for %d", n, got)
+		}
+	}
+	made := testing.AllocsPerRun(100, func() {
+		h.push(entry{})
+		h.pop()
+	})
+	if made > 0 {
+		t.Errorf("%.1f chunks were made for a push and a pop", made)
+	}
+}
+
+func BenchmarkHeap(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var h heap[entry]
+			rng := rand.New(rand.NewPCG(1, 1))
+			for i := range n {
+				h.push(entry{dueMs: rng.Int64N(1000), seq: uint64(i)})
+			}
+			for b.Loop() {
+				e := h.pop()
+				e.dueMs += rng.Int64N(1000)
+				h.push(e)
+			}
+		})
 	}
 }

@@ -115,24 +115,27 @@ func (s *Scheduler) Left() (n, leased int64) {
 	leased = s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased
 	n = leased + inWheel.Paused
 	seen := map[timer.Handle]bool{}
-	count := func(list ...entry) {
-		for _, e := range list {
-			if !seen[e.handle] && s.current(e) {
-				seen[e.handle] = true
-				n++
-			}
+	count := func(e entry) {
+		if !seen[e.handle] && s.current(e) {
+			seen[e.handle] = true
+			n++
+		}
+	}
+	countAll := func(list *heap[entry]) {
+		for e := range list.all() {
+			count(e)
 		}
 	}
 	for _, q := range s.topics.list {
 		for _, d := range q.dests {
-			count(d.fresh.items...)
-			count(d.backlog.items...)
+			countAll(&d.fresh)
+			countAll(&d.backlog)
 		}
 		for _, k := range q.keys {
-			count(k.first.due.items...)
+			countAll(&k.first.due)
 			if k.keyTurns != nil {
 				for _, l := range k.more {
-					count(l.due.items...)
+					countAll(&l.due)
 				}
 			}
 		}

@@ -270,7 +270,7 @@ func TestPruneIsInOrder(t *testing.T) {
 		if len(r.compaction.queues) != 1 {
 			t.Fatalf("%d lanes are set aside", len(r.compaction.queues))
 		}
-		seen[r.table.Due(r.compaction.queues[0].items[0].handle).Target] = true
+		seen[r.table.Due(r.compaction.queues[0].top().handle).Target] = true
 	}
 	if len(seen) != 1 {
 		t.Fatalf("%d lanes were first", len(seen))

@@ -294,7 +294,7 @@ func (kq *keyQueues) pruneLane(l *keyLane) (entries int, long bool) {
 
 func (kq *keyQueues) deferCompaction(l *keyLane) {
 	l.key.count(-l.due.len(), 0)
-	kq.compaction.add(staleQueue{items: l.due.items})
+	kq.compaction.add(staleQueue{heap: l.due})
 	l.due = heap[entry]{}
 	kq.rest(l)
 }

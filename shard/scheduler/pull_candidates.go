@@ -168,7 +168,7 @@ func (w *lineWalk) push(front *heap[position], s *Scheduler, at int) {
 	if w == nil || at >= w.lane.due.len() {
 		return
 	}
-	e := w.lane.due.items[at]
+	e := *w.lane.due.at(at)
 	if k := w.lane.key; k.queue.mode.fair {
 		e.rank = w.tag + turnUnit/uint64(k.weight)
 	}
@@ -213,7 +213,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 			case w != nil:
 				w.push(&front, s, below)
 			case below < p.heap.len():
-				front.push(position{p.heap.items[below], s, p.heap, below, nil})
+				front.push(position{*p.heap.at(below), s, p.heap, below, nil})
 			}
 		}
 		if !stands {
