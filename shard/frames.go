@@ -257,12 +257,12 @@ func (w *worker) frameDone(s *sentFrame) {
 	if len(w.out.frames) < maxFrames {
 		w.out.frames = append(w.out.frames, s)
 	}
-	for i, r := range w.stalled {
+	for i, r := range w.parked.stalled {
 		r.turn.stalled = false
 		w.touch(r)
-		w.stalled[i] = nil
+		w.parked.stalled[i] = nil
 	}
-	w.stalled = w.stalled[:0]
+	w.parked.stalled = w.parked.stalled[:0]
 }
 
 // A spare voter is a follower that its leader needs for no majority, as long as the others do their

@@ -312,7 +312,7 @@ func (h *hostHarness) turn() {
 
 func (h *hostHarness) busy() bool {
 	for _, w := range h.host.workers {
-		if w.box.waiting() > 0 || len(w.again) > 0 || len(w.out.inflight) > 0 && h.failed == nil && !h.freeze {
+		if w.box.waiting() > 0 || w.goesOn() || len(w.out.inflight) > 0 && h.failed == nil && !h.freeze {
 			return true
 		}
 		if w.untilWake() <= 0 {

@@ -12,10 +12,12 @@ import (
 )
 
 // scanSlots is how many slots the long reads of a worker (lists and walks) visit in one turn, in
-// all its groups together: about half a millisecond. scanSliceCost is the fixed cost of a slice, in
+// all its groups together: about half a millisecond. A slice of one read has scanSlice slots at
+// least, so that many groups do not make slices of a few slots; scanSliceCost is its fixed cost, in
 // slots.
 const (
 	scanSlots     = 16384
+	scanSlice     = 1024
 	scanSliceCost = 64
 )
 
@@ -152,47 +154,49 @@ func (r *reads) serve(g *replica) {
 	}
 	clear(r.ready[len(keep):])
 	r.ready = keep
-	r.serveLong(g)
+	g.w.scan(g)
 }
 
-// serveLong continues long reads, one slice after the other, within the group's share of the turn.
-func (r *reads) serveLong(g *replica) {
-	if len(r.long) == 0 {
-		return
-	}
-	for share := g.w.scanShare(); share > 0 && len(r.long) > 0; {
-		rd := r.long[0]
-		if rd.index > g.applied {
-			return // those after it wait too: a later turn of this group applies the entry
-		}
-		n := copy(r.long, r.long[1:])
-		r.long[n], r.long = nil, r.long[:n]
-		slice := share
-		cost := min(slice, g.machine.slots()) + scanSliceCost
-		share -= cost
-		g.w.budget.scanned += cost
-		if rd.serve(slice) {
-			rd.answer(nil)
-		} else {
-			r.long = append(r.long, rd)
-		}
-	}
-	if len(r.long) > 0 {
-		g.w.touchNext(g)
+// scan has the worker serve the group's long reads. Those whose entry is not applied yet wait: a
+// later turn of the group applies it.
+func (w *worker) scan(r *replica) {
+	if !r.turn.scans && len(r.reads.long) > 0 && r.reads.long[0].index <= r.applied {
+		r.turn.scans = true
+		w.parked.scans = append(w.parked.scans, r)
 	}
 }
 
-// scanShare returns how many slots the group may visit in this turn. Groups that have long reads
-// when the first of them asks have equal shares.
-func (w *worker) scanShare() int {
-	if w.budget.scanners == 0 {
-		for _, r := range w.groups {
-			if len(r.reads.long) > 0 {
-				w.budget.scanners++
-			}
+// serveLong continues the long reads of all groups in rotation, a slice of one read at a time, until
+// the turn's slots are visited. The groups that wait meanwhile cost nothing: a listing of all topics
+// asks each shard.
+func (w *worker) serveLong() {
+	slice := max(scanSlots/max(len(w.parked.scans), 1), scanSlice)
+	for n := 0; n < len(w.parked.scans); n++ {
+		if w.budget.scanned >= scanSlots {
+			w.parked.scans = slices.Delete(w.parked.scans, 0, n)
+			return
+		}
+		r := w.parked.scans[n]
+		r.turn.scans = false
+		if len(r.reads.long) > 0 {
+			w.budget.scanned += r.reads.slice(r, min(slice, scanSlots-w.budget.scanned))
+			w.scan(r)
 		}
 	}
-	return min(max(scanSlots/max(w.budget.scanners, 1), 1), scanSlots-w.budget.scanned)
+	w.parked.scans = w.parked.scans[:0]
+}
+
+// slice continues the first long read, which goes behind the others then, and returns its cost.
+func (r *reads) slice(g *replica, slots int) (cost int) {
+	rd := r.long[0]
+	n := copy(r.long, r.long[1:])
+	r.long[n], r.long = nil, r.long[:n]
+	if rd.serve(slots) {
+		rd.answer(nil)
+	} else {
+		r.long = append(r.long, rd)
+	}
+	return min(slots, g.machine.slots()) + scanSliceCost
 }
 
 func (r *reads) fail(err error) {

@@ -250,6 +250,29 @@ func TestTurnScansWithinABudget(t *testing.T) {
 	}
 }
 
+// TestLongReadIsNoWorkOfItsGroup: while a long read goes on, the worker continues it and does not
+// work on its group: of 1,024 shards of which a page is asked most wait in each turn.
+func TestLongReadIsNoWorkOfItsGroup(t *testing.T) {
+	r := newHostHarness(t, nil)
+	r.runIdle()
+	w, left := r.host.workers[0], 1000
+	rd := &read{long: true, group: r.host.group(1), deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
+		left--
+		return left == 0
+	}}
+	w.box.post(rd)
+	r.turn()
+	for n := 0; left > 0; n++ {
+		if !w.goesOn() || len(w.again) > 0 || n > 10 {
+			t.Fatalf("%d slices are left; another turn follows: %t, and works on %d groups", left, w.goesOn(), len(w.again))
+		}
+		r.turn()
+	}
+	if w.goesOn() || len(rd.wait.ch) != 1 || rd.err != nil {
+		t.Errorf("the read has not ended: %v", rd.err)
+	}
+}
+
 // TestReadLimits: a read that cannot be answered ends with an error that gives the reason.
 func TestReadLimits(t *testing.T) {
 	r := newHostHarness(t, nil)

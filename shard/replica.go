@@ -112,11 +112,11 @@ type machine interface {
 
 // turnState is what a worker's turns have of a group.
 type turnState struct {
-	touched, again, stalled bool   // it is in the worker's list: dirty, again, stalled
-	late                    bool   // its scheduler had no time in this turn
-	hadTime                 uint64 // the last turn in which it had
-	wakeMs                  int64  // wall ms at which its wheel or a destination queue needs a turn
-	counted                 int    // bytes of its log that memoryCount.entries includes
+	touched, again, stalled, scans bool   // it is in the worker's list: dirty, again, stalled, scans
+	late                           bool   // its scheduler had no time in this turn
+	hadTime                        uint64 // the last turn in which it had
+	wakeMs                         int64  // wall ms at which its wheel or a destination queue needs a turn
+	counted                        int    // bytes of its log that memoryCount.entries includes
 }
 
 // written is what a group has handed to the log.

@@ -112,7 +112,7 @@ func (d driver) UntilWake() time.Duration {
 func (d driver) UntilWork() time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for _, w := range d.h.workers {
-		if w.box.waiting() > 0 || len(w.again) > 0 {
+		if w.box.waiting() > 0 || w.goesOn() {
 			return 0
 		}
 		least = min(least, w.untilWake())
@@ -278,7 +278,7 @@ func (d driver) StepDrain() (flights int) {
 // Cost: O(its groups), and once they have nothing to do O(their topics with queues).
 func (w *worker) rest() *rest.Rest {
 	r := &rest.Rest{NowMs: w.now.WallMs, NextMs: math.MaxInt64}
-	if len(w.again)+len(w.stalled)+len(w.out.inflight)+len(w.out.closed) > 0 || w.out.frame != nil {
+	if len(w.again)+len(w.parked.scans)+len(w.parked.stalled)+len(w.out.inflight)+len(w.out.closed) > 0 || w.out.frame != nil {
 		return nil
 	}
 	for _, g := range w.groups {

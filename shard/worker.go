@@ -65,7 +65,7 @@ type worker struct {
 	soonest soonest
 	dirty   []*replica // to be worked on in this turn
 	again   []*replica // to be worked on in another turn, right after this one
-	stalled []*replica // to be worked on when a frame is done
+	parked  parked
 
 	afterWork []lateCall // to be run when due timers have been looked at; see runAfterWork
 
@@ -87,6 +87,12 @@ type worker struct {
 	firedBy             map[timer.TopicID]*Fired // since TakeActivity
 }
 
+// parked are groups that wait for something else than a turn.
+type parked struct {
+	stalled []*replica // to be worked on when a frame is done
+	scans   []*replica // whose long reads go on; see serveLong
+}
+
 // turnBudget is what a worker's groups have used of a turn.
 type turnBudget struct {
 	number   uint64        // of the turn
@@ -98,7 +104,6 @@ type turnBudget struct {
 	over     bool          // the schedulers' time in this turn is over
 	leasts   int           // groups that had their least since then; see least
 	scanned  int           // slots visited by long reads
-	scanners int           // groups that share scanSlots; 0 until the first asks
 	heard    int           // bytes of peer messages that will be unsynced
 }
 
@@ -128,7 +133,7 @@ func (w *worker) run(ctx context.Context) {
 			// entry and fsync.
 			runtime.Gosched()
 			w.turn()
-			if len(w.again) == 0 {
+			if !w.goesOn() {
 				break
 			}
 			if ctx.Err() != nil {
@@ -165,6 +170,7 @@ func (w *worker) turn() {
 		w.startHeld()
 	}
 	w.dirty = w.dirty[:0]
+	w.serveLong()
 	w.runAfterWork()
 	w.effort.Slots += uint64(w.budget.scanned)
 	w.flush()
@@ -300,11 +306,14 @@ func (w *worker) touchNext(r *replica) {
 	}
 }
 
+// goesOn reports that another turn follows at once.
+func (w *worker) goesOn() bool { return len(w.again)+len(w.parked.scans) > 0 }
+
 // stall defers a group until a frame is on disk.
 func (w *worker) stall(r *replica) {
 	if !r.turn.stalled {
 		r.turn.stalled = true
-		w.stalled = append(w.stalled, r)
+		w.parked.stalled = append(w.parked.stalled, r)
 	}
 }
 
