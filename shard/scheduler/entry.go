@@ -44,29 +44,24 @@ var (
 // chunks, so that no step copies or clears more than one of them, however many items there are.
 // Cost: O(log n) for push and pop, O(1) for len, top and at.
 type heap[T ordered[T]] struct {
-	first []T
-	rest  *[][]T // chunks behind a full first one, full but for the last; nil: there were none yet
+	chunks [][]T // full but for the last
 }
 
 // chunkItems is how many items a chunk has.
 const chunkItems = 1024
 
 func (h *heap[T]) len() int {
-	if h.rest == nil || len(*h.rest) == 0 {
-		return len(h.first)
+	last := len(h.chunks) - 1
+	if last < 0 {
+		return 0
 	}
-	return chunkItems*len(*h.rest) + len((*h.rest)[len(*h.rest)-1])
+	return chunkItems*last + len(h.chunks[last])
 }
 
 // at is the item at a place: its children are at 2i+1 and 2i+2.
-func (h *heap[T]) at(i int) *T {
-	if i < chunkItems {
-		return &h.first[i]
-	}
-	return &(*h.rest)[i/chunkItems-1][i%chunkItems]
-}
+func (h *heap[T]) at(i int) *T { return &h.chunks[i/chunkItems][i%chunkItems] }
 
-func (h *heap[T]) top() T { return h.first[0] }
+func (h *heap[T]) top() T { return h.chunks[0][0] }
 
 // all are the items, in no order.
 func (h *heap[T]) all() iter.Seq[T] {
@@ -96,46 +91,38 @@ func (h *heap[T]) push(v T) {
 
 // extend puts an item last.
 func (h *heap[T]) extend(v T) {
-	if len(h.first) < chunkItems {
-		h.first = append(h.first, v)
-		return
-	}
-	if h.rest == nil {
-		h.rest = new([][]T)
-	}
-	list := *h.rest
-	if n := len(list); n == 0 || len(list[n-1]) == chunkItems {
-		if n == cap(list) {
-			list = append(list, nil)
+	n := len(h.chunks)
+	if n == 0 || len(h.chunks[n-1]) == chunkItems {
+		if n == cap(h.chunks) {
+			h.chunks = append(h.chunks, nil)
 		}
-		if list = list[:n+1]; list[n] == nil {
-			list[n] = make([]T, 0, chunkItems)
+		if h.chunks = h.chunks[:n+1]; n > 0 && h.chunks[n] == nil {
+			h.chunks[n] = make([]T, 0, chunkItems)
 		}
-		*h.rest = list
+		n++
 	}
-	last := &list[len(list)-1]
-	*last = append(*last, v)
+	h.chunks[n-1] = append(h.chunks[n-1], v)
 }
 
 // takeLast takes the item at the last place, which needs no order. One empty chunk is kept, so that
 // a heap about a bound does not make one again and again.
 func (h *heap[T]) takeLast() T {
-	chunk := &h.first
-	var list []T
-	if h.rest != nil && len(*h.rest) > 0 {
-		chunk = &(*h.rest)[len(*h.rest)-1]
-	}
-	list = *chunk
-	last := len(list) - 1
-	v := list[last]
+	n := len(h.chunks)
+	chunk := h.chunks[n-1]
+	last := len(chunk) - 1
+	v := chunk[last]
 	var zero T
-	list[last] = zero
-	if *chunk = list[:last]; last == 0 && chunk != &h.first {
-		n := len(*h.rest)
-		if n < cap(*h.rest) {
-			(*h.rest)[:n+1][n] = nil
+	chunk[last] = zero
+	h.chunks[n-1] = chunk[:last]
+	switch {
+	case last > 0:
+	case n > 1:
+		if n < cap(h.chunks) {
+			h.chunks[:n+1][n] = nil
 		}
-		*h.rest = (*h.rest)[:n-1]
+		h.chunks = h.chunks[:n-1]
+	case cap(chunk) == 1: // most of many keys have one timer, once
+		h.chunks = nil
 	}
 	return v
 }

@@ -67,11 +67,8 @@ func TestHeap(t *testing.T) {
 
 // room is how many items have memory.
 func (h *heap[T]) room() (n int) {
-	n = cap(h.first)
-	if h.rest != nil {
-		for _, c := range (*h.rest)[:cap(*h.rest)] {
-			n += cap(c)
-		}
+	for _, c := range h.chunks[:cap(h.chunks)] {
+		n += cap(c)
 	}
 	return n
 }
