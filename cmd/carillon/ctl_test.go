@@ -456,7 +456,7 @@ func TestCtl(t *testing.T) {
 		},
 		{
 			name: "topics delete as a dry run", args: []string{"topics", "delete", "orders", "--dry-run"},
-			replies: ok(`{"topic":"orders","counts":{"scheduled":1,"ready":2,"leased":4,"done":9,"dead":3}}`),
+			replies: ok(`{"topic":"orders","counts":{"scheduled":3,"ready":2,"leased":4,"done":9,"dead":3}}`),
 			asked:   []string{"GET /v1/topics/orders"}, out: []string{"would delete the topic, cancel 7 timers and drop 3 dead letters; it needs --force\n"},
 		},
 		{

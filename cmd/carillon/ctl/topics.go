@@ -171,10 +171,10 @@ func (d *topicDeleteCmd) Run(ctl *Command, term *terminal.Terminal) error {
 func (d *topicDeleteCmd) count(ctl *Command, term *terminal.Terminal) error {
 	read := client.Request{Method: http.MethodGet, Path: client.Path("topics", d.Topic)}
 	return ctl.show(term, read, reading(func(topic *struct {
-		Counts struct{ Scheduled, Ready, Leased, Dead int }
+		Counts struct{ Scheduled, Leased, Dead int } // what is ready is scheduled, too
 	}) error {
 		n := &topic.Counts
-		pending, needs := n.Scheduled+n.Ready+n.Leased, ""
+		pending, needs := n.Scheduled+n.Leased, ""
 		if pending+n.Dead > 0 && !d.Force {
 			needs = "; it needs --force"
 		}
