@@ -26,6 +26,7 @@ var exportedTopic = []struct {
 	{args: []string{"patch", "orders", "d", "--on-done", "ends", "--on-dead", "-"}},
 	{args: []string{"topics", "pause", "orders"}},
 	{args: []string{"add", "orders", "--id", "e", "--at", "1971-01-01T00:00:00Z"}},
+	{args: []string{"topics", "set", "orders", "if_late=reject"}},
 }
 
 // The file that export writes and import reads is the same to the byte, and a second import adds
@@ -171,7 +172,7 @@ func TestImportAgainOfPausedTimers(t *testing.T) {
 	far := time.Date(time.Now().UTC().Year()+2, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 	const file = `{"export":{"version":1,"topic":"t","policy":{}}}` + "\n" + `{"id":"a","at_ms":1,"paused":true}` + "\n" + `{"end":{"timers":1}}` + "\n"
 	asked := []string{
-		"GET /v1/topics/t", fmt.Sprintf(`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":%d}]}`, far), "GET /v1/topics/t/timers/a",
+		"GET /v1/topics/t", fmt.Sprintf(`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","if_late":"fire","id":"a","at_ms":%d}]}`, far), "GET /v1/topics/t/timers/a",
 	}
 	replies := func(bodies ...string) []reply {
 		list := []reply{{status: 200, body: `{"topic":"t"}`}, {status: 200, body: `{"results":[{"status":200,"id":"a"}]}`}}
@@ -250,7 +251,7 @@ func TestImportRefuses(t *testing.T) {
 		{
 			name: "hidden header left out", args: append(import1, "--without-secrets"), stdin: hidden,
 			replies: ok(there, `{"results":[{"status":201,"id":"a"}]}`), out: []string{"t: 1 added"},
-			asked: []string{"GET /v1/topics/t", `POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","at_ms":1,"id":"a","callback":{"headers":{"X-A":"1"},"url":"http://x/"}}]}`},
+			asked: []string{"GET /v1/topics/t", `POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","if_late":"fire","at_ms":1,"id":"a","callback":{"headers":{"X-A":"1"},"url":"http://x/"}}]}`},
 		},
 		{
 			name: "a count", args: import1, err: []string{"--restart-counts"}, code: exitUsage,
@@ -268,8 +269,8 @@ func TestImportRefuses(t *testing.T) {
 				`{"results":[{"status":201,"id":"a","late_by_ms":61000}]}`)...),
 			asked: []string{
 				"GET /v1/topics/t", "PUT /v1/topics/t {}",
-				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1},{"op":"add","merge":"reject","id":"b","at_ms":1}]}`,
-				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1}]}`,
+				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","if_late":"fire","id":"a","at_ms":1},{"op":"add","merge":"reject","if_late":"fire","id":"b","at_ms":1}]}`,
+				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","if_late":"fire","id":"a","at_ms":1}]}`,
 			},
 			out: []string{"t: 1 added, 1 there already; 1 of those added was due more than a minute ago\n"},
 		},
@@ -278,7 +279,7 @@ func TestImportRefuses(t *testing.T) {
 			replies: ok(there, `{"results":[{"status":201,"id":"a","late_by_ms":61000},{"status":201,"id":"b","late_by_ms":62000}]}`),
 			asked: []string{
 				"GET /v1/topics/t",
-				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":1},{"op":"add","merge":"reject","id":"b","at_ms":1}]}`,
+				`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","if_late":"fire","id":"a","at_ms":1},{"op":"add","merge":"reject","if_late":"fire","id":"b","at_ms":1}]}`,
 			},
 			out: []string{`{"topic":"t","added":2,"there":0,"late":2}` + "\n"},
 		},

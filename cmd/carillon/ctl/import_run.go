@@ -138,9 +138,9 @@ func (r *importRun) end() error {
 	return err
 }
 
-// op is the operation of a batch. It decides how an id that is in use is treated, over the topic's
-// rule. A paused timer is added for a day long after the import. Then it is paused, and then it
-// gets its time by the patch, so that it is never called between.
+// op is the operation of a batch. It decides how an id that is in use is treated, and a time that is
+// past, over the topic's rules. A paused timer is added for a day long after the import. Then it is
+// paused, and then it gets its time by the patch, so that it is never called between.
 func (a *importedAdd) op() (op importOp, err error) {
 	op.id = a.id
 	line := a.line
@@ -171,7 +171,11 @@ func (a *importedAdd) op() (op importOp, err error) {
 		}
 		line = fields.bytes()
 	}
-	op.body = append([]byte(`{"op":"add","merge":"reject",`), line[1:]...)
+	rules := `{"op":"add","merge":"reject",`
+	if a.fields["if_late"] == nil {
+		rules += `"if_late":"fire",` // it was taken, and became due since
+	}
+	op.body = append([]byte(rules), line[1:]...)
 	return op, nil
 }
 
@@ -356,7 +360,7 @@ func (r *importRun) others(o *importOp) ([]string, error) {
 	}
 	goesOn := has["repeat"] != nil && same(has["repeat"], there["repeat"])
 	dueMs := dueOf(has)
-	for _, name := range []string{"op", "merge", "at", "at_ms", "at_local", "zone"} {
+	for _, name := range []string{"op", "merge", "if_late", "at", "at_ms", "at_local", "zone"} {
 		delete(has, name)
 		delete(there, name)
 	}
