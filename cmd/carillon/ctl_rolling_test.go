@@ -53,6 +53,23 @@ func TestRollingRestartRunsACommand(t *testing.T) {
 	}
 }
 
+// A cluster's answer does not get a command of its own into the shell.
+func TestRollingRestartRunsNoName(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "made")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"healthy":true,"nodes":[{"name":%q,"http":%q,"state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`, "n1; touch "+file, r.Host)
+	}))
+	defer server.Close()
+	got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", server.URL, "--wait", "1s", "--run", "echo {}")
+	if got.code != exitFailure || !strings.Contains(got.err, "this is not a name of a node") {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the name was run")
+	}
+}
+
 // Every node is asked how it sees the cluster: the next one is not restarted while a single one
 // does not hear the one before.
 func TestRollingRestartAsksEveryNode(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
+	"carillon/transport/api/web"
 )
 
 type rollingRestartCmd struct {
@@ -97,7 +98,11 @@ func (r *rollingRestartCmd) restart(ctl *Command, term *terminal.Terminal, name 
 	return ctl.report(term, name, "back", name+" is back and ready")
 }
 
+// run gives the shell a name that the cluster has told: any other text could be a command.
 func (r *rollingRestartCmd) run(term *terminal.Terminal, name string) error {
+	if !web.ValidNode(name) {
+		return fmt.Errorf("--run for %q: this is not a name of a node", name)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.Wait)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(r.Run_, "{}", name))
