@@ -187,16 +187,18 @@ func (rq *request) unread() bool {
 	return !rq.received && (n == chunked || n > prefetched)
 }
 
-// expect decides whether the client, which has sent its header and waits, is to send the body.
+// expect decides whether the client, which has sent its header and waits, is to send the body. If
+// so, the request is dispatched when that has come, and counts from then on.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
 	status = fasthttp.StatusContinue
 	s.handle(ctx, func(rq *request) *web.Problem {
+		rq.expected = true
 		p := rq.admit()
 		if p == nil {
 			p = rq.announcesTooMuch()
 		}
 		if p != nil {
-			status = p.Status
+			status, rq.expected = p.Status, false
 			rq.audit(p)
 		}
 		return p

@@ -36,7 +36,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem
 			s.bodyBudget.Give(rq.Sender(), rq.bodyTaken)
 		}
 		rq.dropPart() // it has not arrived whole
-		if rq.unread() {
+		if rq.unread() && !rq.expected {
 			rq.closeAfter()
 		}
 		if v := recover(); v != nil {
@@ -51,8 +51,10 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem
 			rq.endSpan(500, begun)
 			return // the request object may be in any state: not used again
 		}
-		s.observe(rq.route, ctx.Response.StatusCode(), begun)
-		rq.endSpan(ctx.Response.StatusCode(), begun)
+		if !rq.expected { // it is not answered yet
+			s.observe(rq.route, ctx.Response.StatusCode(), begun)
+			rq.endSpan(ctx.Response.StatusCode(), begun)
+		}
 		*rq = request{Request: web.Request{Scratch: rq.Scratch[:0]}, segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], topicBefore: rq.topicBefore}
 		requests.Put(rq)
 	}()
@@ -113,6 +115,9 @@ func (rq *request) closeAfter() {
 // dispatch works from the outside in: all that is in the header, then the body.
 func (rq *request) dispatch() *web.Problem {
 	p := rq.admit()
+	if p == nil {
+		p = rq.charge()
+	}
 	if p == nil {
 		p = rq.checkBody()
 	}
@@ -211,17 +216,21 @@ func (rq *request) admit() *web.Problem {
 		if p = rq.condition(); p != nil {
 			return p
 		}
-		rq.Trace = rq.readTrace()
-		rq.beginSpan()
+		if !rq.expected {
+			rq.Trace = rq.readTrace()
+			rq.beginSpan()
+		}
 		if rq.route.method == "POST" || rq.route.method == "PATCH" {
 			if rq.OnceKey, p = rq.idempotencyKey(); p != nil {
 				return p
 			}
 		}
 	}
-	if p := rq.mayAnswer(); p != nil {
-		return p
-	}
+	return rq.mayAnswer()
+}
+
+// charge counts the request by the quotas of its token.
+func (rq *request) charge() *web.Problem {
 	switch {
 	case rq.route.change:
 		return rq.Charge(web.QuotaChanges)

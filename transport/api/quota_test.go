@@ -3,9 +3,12 @@ package api
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,4 +137,37 @@ func TestQuotasOfChangesAndReads(t *testing.T) {
 	now = now.Add(5 * time.Second)
 	ask("GET", timersPath+"/t4", "").want(200)
 	ask("DELETE", timersPath+"/t4", "").want(200)
+}
+
+// A client that waits for leave to send its body makes one request: that counts once, and keeps its
+// connection.
+func TestExpectedBodiesCountOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	line := fmt.Sprintf("- {name: calm, sha256: \"%x\", scopes: [cancel, admin], topics: [\"*\"], quota_changes: {per_second: 0.5, burst: 1}}\n", sha256.Sum256([]byte("calm")))
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answered atomic.Int64
+	h := newHarness(t, func(c *Config) {
+		c.Auth = auth
+		c.Observe = func(int, int, time.Duration) { answered.Add(1) }
+	})
+	h.do("PUT", orders, "{}", "Authorization: Bearer calm").want(201)
+	before := answered.Load()
+	body := `{"all":true}` + strings.Repeat(" ", prefetched)
+	conn, br := h.expectant("POST " + orders + "/cancel HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer calm\r\n" + lengthLine(len(body)))
+	if _, err := io.WriteString(conn, body); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(br, nil)
+	if err != nil || res.StatusCode != 200 || res.Close {
+		t.Errorf("%v, %v", res, err)
+	}
+	if n := answered.Load() - before; n != 1 {
+		t.Errorf("counted as %d requests", n)
+	}
 }

@@ -15,6 +15,7 @@ type request struct {
 	route *route
 	span  *tracing.Span // nil: the request is not traced
 
+	expected  bool  // the client waits with the body for leave, which it gets: see Server.expect
 	received  bool  // the whole body
 	bodyTaken int64 // of the budget of bodies
 	part      *part // Body lies in it while it arrives; nil: in an array of its own
