@@ -349,3 +349,20 @@ func TestClosingTopic(t *testing.T) {
 	h.do("POST", timersPath, `{"id":"d","delay":"1h",`+cb+`}`).want(201)
 	h.do("GET", timersPath+"/a", "").problem(404, web.UnknownTimer)
 }
+
+// A patch leaves no backoff whose shortest wait is longer than its longest, whichever of the two it
+// sets; an add with it would be refused.
+func TestPatchOfBackoff(t *testing.T) {
+	h := newHarness(t)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`,"retry":{"max_backoff":"10m"}}`).want(201)
+	for _, retry := range []string{`{"min_backoff":"11m"}`, `{"max_backoff":"500ms"}`, `{"min_backoff":"2h","max_backoff":null}`} {
+		h.do("PATCH", timersPath+"/a", `{"retry":`+retry+`}`).problem(400, web.BadRequest)
+		h.do("PATCH", timersPath+"/a?dry_run=true", `{"retry":`+retry+`}`).problem(400, web.BadRequest)
+		h.do("POST", batches, `{"ops":[{"op":"patch","id":"a","retry":`+retry+`}]}`).want(200).has("results.0.status", "400")
+	}
+	h.do("GET", timersPath+"/a", "").want(200).has("retry", `{"max_backoff":"10m"}`)
+	for _, retry := range []string{`{"min_backoff":"9m"}`, `{"max_backoff":"20m"}`, `{"min_backoff":"19m"}`, `null`} {
+		h.do("PATCH", timersPath+"/a", `{"retry":`+retry+`}`).want(200)
+	}
+	h.do("PATCH", timersPath+"/nobody", `{"retry":{"min_backoff":"11h"}}`).problem(404, web.UnknownTimer)
+}

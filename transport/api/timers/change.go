@@ -175,12 +175,43 @@ func (tr *timerRequest) bindTopic(t *timer.Topic, v verb) *web.Problem {
 	if needsURL && tr.spec.Callback.URL == "" && cb.URL == "" {
 		return web.Fail(422, "no_callback", "give a callback.url, here or in the topic's policy")
 	}
-	if r := &tr.spec.Retry; v == vAdd || v == vPut {
-		if low, high := cmp.Or(r.MinBackoffMs, t.Policy.MinBackoffMs), cmp.Or(r.MaxBackoffMs, t.Policy.MaxBackoffMs); low > high && !r.Empty() {
-			return web.Bad(web.BadRequest, "retry: min_backoff is longer than max_backoff, the topic's default included")
-		}
+	if v == vAdd || v == vPut {
+		return backoffFault(&tr.spec.Retry, t)
 	}
 	return nil
+}
+
+func backoffFault(r *timer.Retry, t *timer.Topic) *web.Problem {
+	if low, high := cmp.Or(r.MinBackoffMs, t.Policy.MinBackoffMs), cmp.Or(r.MaxBackoffMs, t.Policy.MaxBackoffMs); low > high && !r.Empty() {
+		return web.Bad(web.BadRequest, "retry: min_backoff is longer than max_backoff, the topic's default included")
+	}
+	return nil
+}
+
+// bendsBackoff reports whether a patch sets bounds of the backoff by themselves: the other may be
+// the timer's.
+func (tr *timerRequest) bendsBackoff(v verb) bool {
+	return v == vPatch && tr.given&(spec.FMinBackoff|spec.FMaxBackoff) != 0
+}
+
+// checkBackoff holds a patch of a backoff against what stays of the timer's. Whether there is such a
+// timer, and it can be changed, is for the change to find out.
+func (tr *timerRequest) checkBackoff(rq *web.Request, t *timer.Topic) *web.Problem {
+	cur, err := rq.Core.Timers.Timer(rq.Base, tr.shard(rq, t), t.ID, tr.id)
+	if err != nil {
+		return web.Fault(err)
+	}
+	if cur == nil || cur.State != timer.Scheduled {
+		return nil
+	}
+	next := cur.Retry
+	if tr.given&spec.FMinBackoff != 0 {
+		next.MinBackoffMs = tr.spec.Retry.MinBackoffMs
+	}
+	if tr.given&spec.FMaxBackoff != 0 {
+		next.MaxBackoffMs = tr.spec.Retry.MaxBackoffMs
+	}
+	return backoffFault(&next, t)
 }
 
 // change has one checked input decided by the shard of its timer, in the topic as it stands. Where
@@ -204,6 +235,11 @@ func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Re
 			if res.Timer != nil {
 				res.Code = timer.Same
 				return false, nil
+			}
+		}
+		if in.bendsBackoff(v) {
+			if p := in.checkBackoff(rq, t); p != nil {
+				return false, p
 			}
 		}
 		redacted := spec.AnyRedacted(in.spec.Callback.Headers)
