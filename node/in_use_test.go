@@ -135,6 +135,33 @@ func TestAddsDuringChangeAreCounted(t *testing.T) {
 	}
 }
 
+// TestChangeDuringDeletion: a topic that somebody changes while it is being deleted stays, and takes
+// adds again, where the deletion is of a version.
+func TestChangeDuringDeletion(t *testing.T) {
+	n := start(t, t.TempDir())
+	core := n.node.run.Load().core.Load()
+	for _, force := range []bool{false, true} {
+		for at := 1; at <= 2; at++ { // before it is closed, and before it is deleted
+			name := fmt.Sprintf("line-%v-%d", force, at)
+			n.must(201, "PUT", "/v1/topics/"+name, `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+			topic, _ := core.member.State.Topics.Named(name)
+			step := 0
+			topics := route.NewTopics(core.router, core.member.State.Topics, slippingMeta{core.member, func() {
+				if step++; step == at {
+					n.must(200, "PATCH", "/v1/topics/"+name, `{"history":"9h"}`)
+				}
+			}})
+			if _, err := topics.Delete(t.Context(), name, timer.TopicChange{ID: topic.ID, Version: topic.Version, Force: force}); !errors.Is(err, timer.ErrTopicVersion) {
+				t.Errorf("%s: it is %v", name, err)
+			}
+			if got := n.must(200, "GET", "/v1/topics/"+name, ""); !strings.Contains(got, `"history":"9h"`) {
+				t.Errorf("%s: %s", name, got)
+			}
+			n.must(201, "POST", "/v1/topics/"+name+"/timers", `{"id":"a","delay":"1h"}`)
+		}
+	}
+}
+
 // TestTopicMadeMeanwhile: a topic that somebody else makes at the very moment of a create keeps its
 // policy, and the create is refused.
 func TestTopicMadeMeanwhile(t *testing.T) {

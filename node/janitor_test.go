@@ -26,6 +26,7 @@ type keeper struct {
 	dir    string
 	passed time.Duration
 	ctx    context.Context
+	looked func() // called when a topic was found empty; may be nil
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -44,7 +45,12 @@ func (k *keeper) Now() time.Duration { return k.Env.Now() + k.passed }
 func (k *keeper) WallMs() int64 { return k.Keeper.WallMs() + k.passed.Milliseconds() }
 
 // Lease implements route.Clock.
-func (k *keeper) Lease() time.Duration { return k.Keeper.Lease() + k.passed }
+func (k *keeper) Lease() time.Duration {
+	if k.looked != nil {
+		k.looked()
+	}
+	return k.Keeper.Lease() + k.passed
+}
 
 // after lets time pass for the keeper, and has it look.
 func (k *keeper) after(d time.Duration) {
@@ -111,6 +117,33 @@ func TestIdleTopicsGoAway(t *testing.T) {
 	}
 	if !k.has("used") || !k.has("made") {
 		t.Errorf("gone: used %v, made by hand %v", !k.has("used"), !k.has("made"))
+	}
+}
+
+// A topic that somebody makes their own in the moment in which it would go stays, with its policy.
+func TestIdleTopicsOfSomebodyStay(t *testing.T) {
+	k := newKeeper(t)
+	k.ensure("mine")
+	k.ensure("paused")
+	k.after(0)
+	policy := timer.DefaultPolicy()
+	policy.LeaseMs = 5000
+	k.looked = func() {
+		_, _, err := k.node.topics.Put(k.ctx, "mine", &policy, timer.TopicChange{})
+		if err == nil {
+			_, err = k.node.topics.SetPaused(k.ctx, "paused", true)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	k.passed += 2 * topicIdle
+	k.Round(k.ctx)
+	if v, ok := k.node.topics.Here("mine"); !ok || v.Policy.LeaseMs != 5000 {
+		t.Errorf("a topic with a policy of its own: %+v", v)
+	}
+	if v, ok := k.node.topics.Here("paused"); !ok || !v.Paused {
+		t.Errorf("a topic that was paused: %+v", v)
 	}
 }
 

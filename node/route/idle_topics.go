@@ -152,7 +152,8 @@ func (it *IdleTopics) check(ctx context.Context, t *timer.Topic) (since time.Dur
 	if past, err := it.hasHistory(ctx, t); past || err != nil {
 		return now, true // looked at again in an hour: asking is not cheap
 	}
-	if _, err := it.topics.Delete(ctx, t.Name, timer.TopicChange{}); err != nil {
+	// As it was looked at: somebody may have given it a policy since.
+	if _, err := it.topics.Delete(ctx, t.Name, timer.TopicChange{ID: t.ID, Version: t.Version}); err != nil {
 		it.log.Debug("an idle topic was not removed", "topic", t.Name, "error", err)
 	}
 	return 0, false

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 
 	"carillon/ring"
 	"carillon/timer"
@@ -26,16 +27,24 @@ func (t *Topics) Delete(ctx context.Context, name string, change timer.TopicChan
 			t.reopen(ctx, topic)
 			return 0, err
 		}
-		_, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: topic.ID})
-		return 0, err
+		return 0, t.remove(ctx, topic, change.Version)
 	}
 	removed, err := t.emptyShards(ctx, topic.ID)
 	if err != nil {
 		// It stays closed: the next request, or IdleTopics, finishes the deletion.
 		return 0, err
 	}
-	_, err = t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: topic.ID})
-	return removed, err
+	return removed, t.remove(ctx, topic, change.Version)
+}
+
+// remove deletes a topic that is closed and empty: of this version only, 0 being any. One that
+// somebody has changed since it was closed is opened again.
+func (t *Topics) remove(ctx context.Context, topic *timer.Topic, version uint32) error {
+	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: topic.Name, ID: topic.ID, IfVersion: version})
+	if errors.Is(err, timer.ErrTopicVersion) && r.Topic != nil && r.Topic.ID == topic.ID {
+		t.reopen(ctx, topic)
+	}
+	return err
 }
 
 // closeEmpty closes a topic that has nothing pending or dead in any shard, and that no pending
