@@ -14,7 +14,7 @@ from typing import Any, Iterator, List, Tuple
 
 from carillon import Client, Problem, Unanswered, shard_of
 from carillon.calls import encode
-from nodes import ROOT, FakeNode, free_address, problem
+from nodes import ROOT, FakeNode, Server, free_address, problem
 
 TIMER = {"body": {"topic": "o", "id": "a", "state": "scheduled", "timers": [], "results": [], "outcome": "prevented", "cancelled": 0}}
 AT = "2030-01-01T00:00:00Z"
@@ -162,6 +162,30 @@ class Calls(unittest.TestCase):
             with Client(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2) as client:
                 with self.assertRaises(Unanswered):
                     client.get("o", "a")
+
+    def test_an_answer_that_trickles_is_left_in_time(self) -> None:
+        over = threading.Event()
+
+        def trickle(handler: Any, _: bytes) -> None:
+            handler.send_response(200)
+            handler.send_header("Content-Length", "10000")
+            handler.end_headers()
+            try:
+                while not over.wait(0.05):
+                    handler.wfile.write(b" ")
+            except OSError:
+                pass  # the client has gone
+
+        server = Server(trickle)
+        try:
+            with Client(server.url, timeout=0.5, retries=0) as client:
+                began = time.monotonic()
+                with self.assertRaises(Unanswered):
+                    client.get("o", "a")
+                self.assertLess(time.monotonic() - began, 5)
+        finally:
+            over.set()
+            server.close()
 
     def test_the_next_node_is_given_any_call_that_no_node_has_seen(self) -> None:
         nobody = "http://" + free_address()

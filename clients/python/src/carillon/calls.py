@@ -294,12 +294,14 @@ class _Exchange:
         chunks: List[bytes] = []
         try:
             while True:
-                chunk = self.response.read(1 << 20)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError("the answer did not arrive in time")
+                self.sock.settimeout(left if left < threading.TIMEOUT_MAX else None)
+                chunk = self.response.read1(1 << 20)  # what has come: read waits for all of it
                 if not chunk:
                     break
                 chunks.append(chunk)
-                if time.monotonic() > deadline:
-                    raise TimeoutError("the answer did not arrive in time")
             if self.response.length:  # read gives what there is
                 raise http.client.IncompleteRead(b"".join(chunks), self.response.length)
         except BaseException:
@@ -307,6 +309,7 @@ class _Exchange:
             raise
         if self._cancel:
             self._cancel.watch(None)
+        self.response.close()  # of the connection it ends nothing: see will_close
         if self.response.will_close:
             self._connection.close()
         else:
