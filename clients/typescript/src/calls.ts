@@ -121,10 +121,11 @@ export class Calls {
   }
 
   /**
-   * Makes a call once, and gives the answer with its body to be read. It ends with r.signal alone.
+   * Makes a call once, and gives the answer with its body to be read. It ends with r.signal; or with
+   * silence, which is the node's fault.
    */
-  async open(r: Request): Promise<{ body: ReadableStream<Uint8Array>; passOver: () => void }> {
-    const { response, passOver } = await this.#anyNode(r, (one) => this.#send(one, r.signal));
+  async open(r: Request, silence?: AbortSignal): Promise<{ body: ReadableStream<Uint8Array>; passOver: () => void }> {
+    const { response, passOver } = await this.#anyNode(r, (one) => this.#send(one, silence ?? r.signal));
     if (!response.body) throw new Unanswered(`carillon: ${r.method} ${r.path}: the answer is empty`);
     return { body: response.body as ReadableStream<Uint8Array>, passOver };
   }

@@ -14,7 +14,7 @@ export async function* watch(calls: Calls, filter: EventFilter, signal?: AbortSi
     const watchdog = setTimeout(stop, silenceMs);
     let failure: unknown = new Error("the stream of events has ended");
     try {
-      const { body, passOver } = await calls.open({ method: "GET", path: path("events"), query: filter, signal: own.signal });
+      const { body, passOver } = await calls.open({ method: "GET", path: path("events"), query: filter, ...(signal && { signal }) }, own.signal);
       try {
         let kind = "";
         for await (const line of lines(body)) {

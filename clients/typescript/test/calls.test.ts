@@ -132,6 +132,25 @@ test("an add waits no longer for the policy than for all, and asks only about wh
   assert.deepEqual(sent, ["POST", "POST", "POST"]);
 });
 
+test("another node is asked for events when one is silent", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const asked: string[] = [];
+  const events = new Client(["http://a:1", "http://b:1"], {
+    fetch: (url, init = {}) => {
+      asked.push(new URL(String(url)).host);
+      if (asked.length > 1) return Promise.resolve(new Response("{}", { status: 403 }));
+      return new Promise<Response>((_, fail) => init.signal?.addEventListener("abort", () => fail(new Error("aborted"))));
+    },
+  }).events();
+  const missed = events.next();
+  t.mock.timers.tick(45_000);
+  assert.equal((await missed).value?.kind, "missed");
+  const refused = events.next();
+  t.mock.timers.tick(10_000);
+  await assert.rejects(refused, Problem);
+  assert.deepEqual(asked, ["a:1", "b:1"]);
+});
+
 test("an id of dots is refused before fetch makes another path of it", async () => {
   await using([[{ body: timer }]], {}, async (client, node) => {
     const calls = [() => client.pauseTimer("o", ".."), () => client.resumeTimer("o", ".."), () => client.get("o", "."), () => client.deleteTopic(".."),
