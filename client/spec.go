@@ -54,7 +54,7 @@ type Spec struct {
 	// Part goes with MergeCollect: a name of this payload, with which the add may be repeated.
 	Part string `json:"part,omitempty"`
 
-	// IfLate is how an At is treated that is more than a minute past; empty: LateFire.
+	// IfLate is how an At is treated that is more than a minute past; empty: as the topic has it.
 	IfLate LateRule `json:"if_late,omitempty"`
 }
 

@@ -55,8 +55,8 @@ type listing struct {
 // maxPage is the API's largest page.
 const maxPage = 1000
 
-// showPages prints the rows of as many pages as it takes. Without --json each page is printed as it
-// comes.
+// showPages prints the rows of as many pages as it takes, once it has them all: a table's columns
+// are as wide as the widest row needs.
 func (c *Command) showPages(term *terminal.Terminal, l listing) error {
 	if l.limit < 0 {
 		return terminal.Usagef("--limit: must not be negative")
