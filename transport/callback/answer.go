@@ -84,7 +84,8 @@ func (rt *roundTripper) waitForHead() (size int, plain bool, err error) {
 	}
 }
 
-// statusAlone takes the status of an answer whose headers are never read to their end.
+// statusAlone takes the status of an answer whose headers are never read to their end: where its
+// body begins is not known.
 func (rt *roundTripper) statusAlone() error {
 	line, _ := rt.reader.Peek(len(statusLine))
 	status := 0
@@ -96,7 +97,7 @@ func (rt *roundTripper) statusAlone() error {
 	}
 	rt.answer.Header.Reset()
 	rt.answer.SetStatusCode(status)
-	rt.lastOnConn = true
+	rt.lastOnConn, rt.noHeaders = true, true
 	return nil
 }
 
@@ -277,7 +278,10 @@ func (rt *roundTripper) readsBody() bool {
 
 // readBody returns a copy of the answer's body.
 func (rt *roundTripper) readBody() ([]byte, error) {
-	if rt.answer.Header.ContentLength() == 0 {
+	switch {
+	case rt.noHeaders:
+		return nil, errBadAnswer
+	case rt.answer.Header.ContentLength() == 0:
 		return nil, nil
 	}
 	err := rt.answer.ReadBody(rt.reader, MaxReadBody)

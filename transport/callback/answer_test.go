@@ -254,5 +254,7 @@ func TestAnswerIsReadWhole(t *testing.T) {
 	f(2, head+"Connection: close\r\n\r\nabc", "abc", "")
 	f(2, head+"Connection: close\r\nContent-Length: 4\r\n\r\nabc", "", "connection closed")
 	f(2, head+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "", "connection closed")
+	f(2, head+strings.Repeat("X-A: "+long[:4096]+"\r\n", 5)+"Content-Length: 3\r\n\r\nabc", "", "bad response")
+	f(2, head+"garbage\r\nContent-Length: 3\r\n\r\nabc", "", "bad response")
 	f(1, "HTTP/1.1 500 X\r\nContent-Length: 3\r\n\r\nabc", "", "status 500")
 }

@@ -28,6 +28,7 @@ type roundTripper struct {
 	signer signer
 
 	lastOnConn bool   // no other answer is read from the connection
+	noHeaders  bool   // only the status of the answer has been read
 	kept       []byte // of the body of a call that failed
 
 	url    string // the last one taken apart
@@ -125,7 +126,7 @@ func (rt *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, e
 		rt.reader = bufio.NewReaderSize(nil, readBufferBytes)
 	}
 	rt.reader.Reset(stream)
-	rt.lastOnConn = false
+	rt.lastOnConn, rt.noHeaders = false, false
 	defer rt.reader.Reset(nil) // keep no connection alive
 	r := &rt.result
 	before := c.written
