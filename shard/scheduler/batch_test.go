@@ -337,6 +337,35 @@ func TestBatchForgetsCancelled(t *testing.T) {
 	r.wantBatches("a c d")
 }
 
+// TestBatchIsSetAsideTwice: a queue with outdated timers is set aside again while what was in it, or
+// in another one, is still being queued again. None of its timers is lost.
+func TestBatchIsSetAsideTwice(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 4, WaitMs: 5000})
+	cancel := func(id string) { r.command(timer.Command{Kind: timer.Cancel, ID: id}) }
+	for _, id := range []string{"a", "x", "y"} {
+		r.add(id, 0)
+	}
+	r.turn()
+	cancel("x")
+	cancel("y")
+	r.budget = 1 // one timer is queued again in a turn
+	r.add("c", 0)
+	r.step()
+	if r.View.Inspect().Compacting == 0 {
+		t.Fatal("nothing is set aside")
+	}
+	r.step()
+	r.add("z", 0)
+	r.step()
+	cancel("z")
+	r.add("e", 0)
+	r.add("f", 0)
+	r.step()
+	r.budget = 0
+	r.turn()
+	r.wantBatches("a c e f")
+}
+
 // TestBatchWaitsFromItsFirst: after a full call the wait counts from the first timer that is left.
 func TestBatchWaitsFromItsFirst(t *testing.T) {
 	r := newBatchReplica(t, timer.Batch{Max: 2, WaitMs: 1000})

@@ -75,9 +75,9 @@ func (ct *changedTopics) reroute(q *topicQueue) {
 	ct.topics.leave(q)
 	if len(q.moving) == 0 {
 		ct.rerouting = append(ct.rerouting, q)
-		q.moved = map[timer.Handle]bool{}
 	}
 	q.moving = append(q.moving, q.dests)
+	q.moved = map[timer.Handle]bool{} // those that were moved are to be moved once more
 	q.destinations = newDestinations()
 	ct.env.Wake()
 }

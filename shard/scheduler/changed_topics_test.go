@@ -69,6 +69,31 @@ func TestReceiverChanges(t *testing.T) {
 	}
 }
 
+// TestReceiverChangesTwice: the policy changes again while the timers are still being queued by the
+// one before. Those that were are queued once more, and none is lost.
+func TestReceiverChangesTwice(t *testing.T) {
+	for _, set := range []func(*timer.Policy){func(*timer.Policy) {}, serial, pulled} {
+		r := newReplica(t)
+		r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+		change := func(url string) {
+			r.topic(1, func(p *timer.Policy) { set(p); p.Callback.URL = url })
+		}
+		change("http://a")
+		r.leaving = true // nothing is leased
+		for i := range 2000 {
+			r.add(string(rune(0x1000+i)), -5000)
+		}
+		r.turn()
+		change("http://b")
+		r.Run()
+		change("http://c")
+		r.turn()
+		if n := r.View.Inspect().Topics[1].Queued; n != 2000 {
+			t.Errorf("%d of 2000 timers are queued", n)
+		}
+	}
+}
+
 // TestOutdatedEntries: cancelled timers leave the queues, and topics without timers are dropped.
 func TestOutdatedEntries(t *testing.T) {
 	r := newReplica(t)

@@ -6,15 +6,16 @@ import "carillon/timer"
 // example its topic was dropped.
 type staleQueue struct {
 	heap[entry]
-	once bool // a timer may be in it twice
+	// seen are the timers that were found in it, and in those that were set aside with it. nil: no
+	// timer is in it twice.
+	seen map[timer.Handle]bool
 }
 
 // compaction rids queues of their outdated entries, and drops those that have nothing, so that
 // deleted topics and receivers cost nothing.
 type compaction struct {
 	queues   []staleQueue
-	seen     map[timer.Handle]bool // timers that were found in them, of those that may be in one twice
-	sweeping int                   // topics that the sweep has not looked at yet
+	sweeping int // topics that the sweep has not looked at yet
 
 	*leader
 	changed *changedTopics
@@ -87,9 +88,10 @@ func (c *compaction) prune(h *heap[entry], timers int64) {
 
 // setAside sets queues aside whose entries may be outdated, or in one twice.
 func (c *compaction) setAside(queues ...*heap[entry]) {
+	seen := map[timer.Handle]bool{}
 	for _, h := range queues {
 		if h.len() > 0 {
-			c.add(staleQueue{*h, true})
+			c.add(staleQueue{*h, seen})
 			*h = heap[entry]{}
 		}
 	}
@@ -106,9 +108,6 @@ func (c *compaction) compact() {
 	if len(c.queues) == 0 {
 		return
 	}
-	if c.seen == nil {
-		c.seen = map[timer.Handle]bool{}
-	}
 	horizon := c.now.WallMs + c.due.lookAhead.Milliseconds()
 	for budget, over := PopBudget, false; budget > 0 && !over && len(c.queues) > 0; {
 		c.compactOne(horizon)
@@ -120,7 +119,7 @@ func (c *compaction) compact() {
 		c.env.WakeNext()
 		return
 	}
-	c.queues, c.seen = nil, nil
+	c.queues = nil
 }
 
 // compactOne queues the last entry of the last of the staleQueues again, if it is current.
@@ -130,12 +129,12 @@ func (c *compaction) compactOne(horizon int64) {
 		c.queues = c.queues[:len(c.queues)-1]
 		return
 	}
-	e, once := p.takeLast(), p.once
-	if !c.current(e) || once && c.seen[e.handle] {
+	e, seen := p.takeLast(), p.seen
+	if !c.current(e) || seen[e.handle] {
 		return
 	}
-	if once {
-		c.seen[e.handle] = true
+	if seen != nil {
+		seen[e.handle] = true
 	}
 	c.due.classify(e, horizon) // it may set more aside
 }
