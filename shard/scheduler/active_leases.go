@@ -305,6 +305,10 @@ func (al *activeLeases) mayCall(f *activeLease) bool {
 		al.drop(f)
 		return false
 	}
+	if !al.topics.keeps(f.queue) { // another policy: its permit may be for another receiver
+		al.revoke(f)
+		return false
+	}
 	topic := f.queue.queue.topic
 	if open, _ := al.windows.inWindow(f.queue.queue); !open || topic == nil || topic.Paused || f.expireMs != 0 && al.now.WallMs > f.expireMs {
 		al.revoke(f)

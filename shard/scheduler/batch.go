@@ -351,7 +351,7 @@ func (al *activeLeases) startMany(c *batchCall) int {
 	for i, f := range c.leases {
 		switch {
 		case f.phase != held:
-		case !al.topics.keeps(f.queue), f.dueMs > al.now.WallMs: // another policy, or the clock stepped back
+		case f.dueMs > al.now.WallMs: // the clock stepped back
 			al.revoke(f)
 		case al.mayCall(f):
 			size := al.topics.batchBytes(f.queue.queue, f.handle)

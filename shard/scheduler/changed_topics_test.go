@@ -69,6 +69,21 @@ func TestReceiverChanges(t *testing.T) {
 	}
 }
 
+// TestReceiverChangesAheadOfTheCall: a lease whose topic gets another receiver before its call starts
+// is returned, and taken anew for that one. The permit was for the first.
+func TestReceiverChangesAheadOfTheCall(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 15)
+	r.turn()
+	r.state(a, timer.Leased)
+	r.topic(1, func(p *timer.Policy) { p.Callback.URL = "http://b" })
+	r.pass(15 * time.Millisecond)
+	r.want("a")
+	if d := r.state(a, timer.Leased); d.Attempts != 1 || r.permits != 1 {
+		t.Errorf("attempt %d runs, with %d permits", d.Attempts, r.permits)
+	}
+}
+
 // TestReceiverChangesTwice: the policy changes again while the timers are still being queued by the
 // one before. Those that were are queued once more, and none is lost.
 func TestReceiverChangesTwice(t *testing.T) {

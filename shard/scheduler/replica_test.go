@@ -162,8 +162,12 @@ func (r *replica) Acquire(d Destination, _ *timer.Topic, a delivery.Ask) (delive
 	return nil, v
 }
 
-func (r *replica) Start(_ delivery.Permit, d *Delivery, done func(delivery.Outcome)) {
+func (r *replica) Start(p delivery.Permit, d *Delivery, done func(delivery.Outcome)) {
 	own := *d
+	to, _ := r.Route(d.Topic, &d.Own)
+	if p, is := p.(permit); is && p.url != to {
+		r.t.Errorf("%s is called at %s with a permit for %s", d.Job.ID, to, p.url)
+	}
 	r.calls = append(r.calls, &call{&own, done})
 }
 
