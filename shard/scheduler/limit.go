@@ -244,6 +244,22 @@ func (l *limit) beginEmpty(t *timer.Topic, at time.Duration) {
 	}
 }
 
+// rests reports that the limit's bucket is full, so that a new one is the same. A queue without a
+// limit rests, too.
+func (u *limiterUse) rests(now time.Duration) bool {
+	if u == nil {
+		return true
+	}
+	b := u.limit
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.topic == nil || b.topic.Policy.Rate.PerSecond <= 0 {
+		return true
+	}
+	_, burst := b.owner.shares.Rate(b.topic)
+	return b.bucket.full(now, float64(max(burst, 1)))
+}
+
 // release leaves the line and returns what was granted: the queue has nothing to lease now.
 func (u *limiterUse) release(now time.Duration) {
 	b := u.limit
@@ -402,6 +418,12 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 		return LimitPoll
 	}
 	return time.Duration(math.Ceil(min((1-slack/2-b.tokens)/perSecond*1e9, float64(time.Hour))))
+}
+
+// full reports that a fill would fill it. It changes nothing: a fill holds from then on for the rate
+// of that moment.
+func (b *bucket) full(now time.Duration, most float64) bool {
+	return !b.begun || b.tokens+max(0, (now-b.at).Seconds())*b.perSecond >= most
 }
 
 // take takes a token. fill has found that there is one.

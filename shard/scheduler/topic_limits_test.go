@@ -53,6 +53,49 @@ func TestRate(t *testing.T) {
 	r.want("abcd")
 }
 
+// TestRateOfARestingTopic: a topic whose timers are far apart is not forgotten before its bucket is
+// full, nor are its timers without a key: else each would find a full one.
+func TestRateOfARestingTopic(t *testing.T) {
+	for name, set := range map[string]func(*timer.Policy){
+		"topic":   func(p *timer.Policy) { p.Rate = rate(0.005, 1) },
+		"keyless": perKey(timer.PerKey{Rate: rate(0.005, 1)}),
+		"key":     perKey(timer.PerKey{Rate: rate(0.005, 1)}),
+	} {
+		r := newReplica(t)
+		r.topic(1, set)
+		id := map[bool]string{true: "{k}"}[name == "key"]
+		call := func(of string) {
+			r.add(id+of, 0)
+			r.turn()
+			r.want(id + of)
+			r.end(delivery.Outcome{Status: 200})
+		}
+		pass := func(d time.Duration) {
+			for ; d > 0; d -= 10 * time.Second {
+				r.pass(10 * time.Second)
+				r.Sweep()
+				r.turn()
+			}
+		}
+		pass(400 * time.Second)
+		call("a")
+		pass(100 * time.Second)
+		r.add(id+"b", 0)
+		r.turn()
+		if got := r.called(); got != "" {
+			t.Errorf("%s: %s is called after half of its time", name, got)
+		}
+		pass(150 * time.Second)
+		r.want(id + "b")
+		r.end(delivery.Outcome{Status: 200})
+		pass(400 * time.Second)
+		if n := len(r.View.Inspect().Topics); n != 0 {
+			t.Errorf("%s: %d topics are kept", name, n)
+		}
+		call("c")
+	}
+}
+
 // TestTopicBecomesLimited: leases of before count, until the limit is gone.
 func TestTopicBecomesLimited(t *testing.T) {
 	r := newReplica(t)
