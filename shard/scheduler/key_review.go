@@ -185,6 +185,7 @@ func (kq *keyQueues) begin() {
 		mode := keyModeOf(t)
 		if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
 			kq.findBlockers()
+			kq.limits.found[id] = t.Policy.Concurrency > 0
 		}
 		switch {
 		case mode.on():

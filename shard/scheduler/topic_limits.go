@@ -51,6 +51,8 @@ type topicLimits struct {
 	carried       map[timer.Handle]carriedLease
 	carriedOver   map[timer.Handle]carriedLease // consumers' leases at the end of the last leadership
 	carriedOverAt time.Duration                 // when to check carriedOver again; monotonic
+	// found are the topics whose leases scanBlockers has found for their limits, or will.
+	found map[timer.TopicID]bool
 
 	*leader
 	consumers *consumerLeases
@@ -67,7 +69,9 @@ func newTopicLimits(s *Scheduler) topicLimits {
 }
 
 // begin starts a leadership. It keeps carriedOver.
-func (tl *topicLimits) begin() { tl.carried = map[timer.Handle]carriedLease{} }
+func (tl *topicLimits) begin() {
+	tl.carried, tl.found = map[timer.Handle]carriedLease{}, map[timer.TopicID]bool{}
+}
 
 // set starts or stops counting for a topic, by its policy.
 func (tl *topicLimits) set(q *topicQueue) {
@@ -83,6 +87,7 @@ func (tl *topicLimits) set(q *topicQueue) {
 		q.keyless.limit.beginEmpty(keyless, tl.keys.since[q.id])
 	}
 	q.shareTurns()
+	tl.find(q)
 	if q.limiterUse == nil && q.keyless == nil {
 		q.limited.Leave()
 		return
@@ -91,6 +96,19 @@ func (tl *topicLimits) set(q *topicQueue) {
 	for h, f := range tl.leases.byTimer {
 		if f.queue.queue == q && f.phase != reporting {
 			f.limits.lend(tl.of(q, h))
+		}
+	}
+}
+
+// find has scanBlockers find the leases that a topic had before this leader knew of its limit: those
+// of consumers and former leaders are known to the table alone. Until then nothing of it is leased.
+func (tl *topicLimits) find(q *topicQueue) {
+	switch {
+	case q.topic == nil || q.topic.Policy.Concurrency == 0:
+		delete(tl.found, q.id)
+	case !tl.found[q.id]:
+		if tl.found[q.id] = true; tl.table.Counts(q.id).Leased > 0 {
+			tl.keys.findBlockers()
 		}
 	}
 }

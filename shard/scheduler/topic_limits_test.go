@@ -118,6 +118,71 @@ func TestTopicBecomesLimited(t *testing.T) {
 	}
 }
 
+// TestConsumersTopicBecomesLimited: what consumers have leased before a topic has a limit counts at
+// it, until it ends or the limit is gone; so it does again with the next limit.
+func TestConsumersTopicBecomesLimited(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, pulled)
+	a := r.add("a", 0)
+	r.turn()
+	if got := r.pull(1, 1); len(got) != 1 {
+		t.Fatalf("pulled %v", got)
+	}
+	r.add("b", 0)
+	r.add("c", 0)
+	r.turn()
+	limit := func() {
+		r.topic(1, func(p *timer.Policy) { pulled(p); p.Concurrency = 1 })
+		r.turn()
+	}
+	limit()
+	if got := r.pull(1, 1); len(got) != 0 || r.held() != 1 {
+		t.Errorf("pulled %v, and %d leases count", got, r.held())
+	}
+	r.topic(1, pulled)
+	r.pass(LimitPoll)
+	if got := r.pull(1, 1); len(got) != 1 {
+		t.Errorf("without a limit: pulled %v", got)
+	}
+	limit()
+	if got := r.pull(1, 1); len(got) != 0 || r.held() != 2 {
+		t.Errorf("limited again: pulled %v, and %d leases count", got, r.held())
+	}
+	d := r.table.Due(a)
+	r.apply(func(b *table.Batch) {
+		b.Outcome(&table.Outcome{Handle: a, Seq: d.Seq, Fence: d.Fence, Kind: table.Ack})
+	})
+	r.Keys.Review(a)
+	if r.held() != 1 {
+		t.Errorf("%d leases count after an ack", r.held())
+	}
+}
+
+// TestLimitIsLearnedLate: a new leader learns of a topic, or of its limit, after its leadership has
+// begun. Leases of former leaders count.
+func TestLimitIsLearnedLate(t *testing.T) {
+	for name, known := range map[string]bool{"topic": false, "limit": true} {
+		r := newReplica(t)
+		a := r.add("a", 0)
+		d := r.table.Due(a)
+		r.takeover(table.NewIncarnation(otherNode, 1))
+		r.apply(func(b *table.Batch) { b.Lease(15_000, a, d.Seq, d.Rev) })
+		r.takeover(table.NewIncarnation(ownNode, 1))
+		r.End()
+		if !known {
+			delete(r.topics, 1)
+		}
+		r.Begin()
+		r.turn()
+		r.topic(1, limited(1))
+		r.add("b", 0)
+		r.turn()
+		if got := r.called(); got != "" || r.held() != 1 {
+			t.Errorf("%s: calls of %q run, and %d leases count", name, got, r.held())
+		}
+	}
+}
+
 // TestPermitIsRefused: a lease that the limit granted, but whose receiver is shut, is kept for the
 // topic's next timer.
 func TestPermitIsRefused(t *testing.T) {
