@@ -285,17 +285,21 @@ func (d *division) proposeSweep() {
 	}
 }
 
-// ownersBy returns which of so many shards has a timer that a table has; nil: that is not known.
-// Another shard may be yet to be divided, and then has the timers of its child: unless the child is
-// here, the other shard gets the leases, and passes them on when it is divided.
-func (d *division) ownersBy(t *table.Table, of int) scheduler.Owner {
+// ownersBy returns which of so many shards has a timer, by what its lease knows of it, or else the
+// table before; nil: that is not known. Another shard may be yet to be divided, and then has the
+// timers of its child: unless the child is here, the other shard gets the leases, and passes them on
+// when it is divided.
+func (d *division) ownersBy(before *table.Table, of int) scheduler.Owner {
 	host, self := d.s.g.w.host, d.s.g.shard
-	return func(h timer.Handle, seq uint64) *scheduler.Scheduler {
-		topic, known := host.cfg.Topics.Topic(t.TopicOf(h))
-		if !known || !t.Live(h, seq) {
+	return func(h timer.Handle, seq uint64, topic *timer.Topic, name string) *scheduler.Scheduler {
+		if name == "" && before.Live(h, seq) {
+			topic, _ = host.cfg.Topics.Topic(before.TopicOf(h))
+			name = before.ID(h)
+		}
+		if topic == nil || topic.ID == table.CanaryTopic || name == "" {
 			return nil
 		}
-		id := timer.ShardOf(topic, t.ID(h), of)
+		id := timer.ShardOf(topic, name, of)
 		if half := timer.ShardID(of / 2); id > half && id-half != self && !host.group(id).public.present.Load() {
 			id -= half
 		}
@@ -305,7 +309,7 @@ func (d *division) ownersBy(t *table.Table, of int) scheduler.Owner {
 
 // nobody is the owner of all timers where an entry has divided the table: the child has what has
 // left.
-func nobody(timer.Handle, uint64) *scheduler.Scheduler { return nil }
+func nobody(timer.Handle, uint64, *timer.Topic, string) *scheduler.Scheduler { return nil }
 
 // leave handles that the table has been divided, on any replica: what is known of leases of the
 // child's timers, and what waits for these, goes over to the child, or to the owner where that is

@@ -500,3 +500,50 @@ func TestCallsOfARemovedReplicaBeforeTheDivision(t *testing.T) {
 		d.calledOnce(started)
 	})
 }
+
+// TestCallsOfAReplicaThatCameBack: a leader's replica is removed while its calls run. The shard is
+// divided twice, and the node gets a replica of the last child, and then one of the shard again: so it
+// learns of both divisions at once, and had no table by which to tell where a timer has gone.
+func TestCallsOfAReplicaThatCameBack(t *testing.T) {
+	withDividing(t, func(d *dividingCluster) {
+		started := d.run20()
+		old := slices.Index(d.hosts, d.leader())
+		all := slices.Clone(d.row.Members)
+		move := func(row *Assignment, members []Member) {
+			row.Epoch, row.Settled, row.Members = row.Epoch+1, false, members
+			d.placeAll()
+			d.until("it is moved", 10*time.Second, func() bool { return row.Settled })
+			d.placeAll()
+		}
+		swept := func(of int) {
+			d.until("shard 1 is divided, and swept", 10*time.Second, func() bool {
+				r := d.leads(1)
+				return r != nil && r.host.shard(1).table.DividedOf() == of && !r.host.shard(1).table.Leaving()
+			})
+		}
+		back := func(row *Assignment) []Member {
+			return append(slices.Clone(row.Members), Member{Node: firstNode + uint64(old), Replica: ReplicaID(firstNode+uint64(old), row.Epoch+1)})
+		}
+		move(&d.row, slices.DeleteFunc(all, func(m Member) bool { return m.Node == firstNode+uint64(old) }))
+		d.until("the node's replica is removed", 10*time.Second, func() bool { return d.hosts[old].host.group(1).raft == nil })
+		d.grow()
+		d.divide()
+		d.until("shard 2 is settled", 10*time.Second, func() bool { return d.child.Settled })
+		swept(2)
+		d.shards = 4
+		d.later = Assignment{Group: 3, Epoch: 1, From: 1, Members: slices.Clone(d.row.Members)}
+		d.placeAll()
+		d.until("shard 3 is settled", 10*time.Second, func() bool { return d.later.Settled })
+		swept(4)
+		move(&d.later, back(&d.later))
+		move(&d.row, back(&d.row))
+		d.until("the node knows", 10*time.Second, func() bool { return d.hosts[old].host.shard(1).table.DividedOf() == 4 })
+		for _, c := range slices.Clone(d.hosts[old].calls.running) {
+			c.answer(200)
+		}
+		for range 60 {
+			d.tick()
+		}
+		d.calledOnce(started)
+	})
+}

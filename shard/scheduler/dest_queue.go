@@ -438,6 +438,11 @@ func (d *destQueue) ahead() int {
 	return min(turnsAhead*q.turnsOf(), mostAhead, need)
 }
 
+// ofAnother stands for a queue of which another scheduler gets a lease: that counts there no more.
+func (d *destQueue) ofAnother() *destQueue {
+	return &destQueue{queue: &topicQueue{id: d.queue.id, topic: d.queue.topic}, at: -1}
+}
+
 // landed ends one of a destination queue's leases.
 func (tq *topicQueues) landed(n *destQueue) {
 	n.flying--

@@ -244,6 +244,9 @@ func TestLeadsAgainLate(t *testing.T) {
 	}
 }
 
+// nobody is the owner of timers that the child has got.
+func nobody(timer.Handle, uint64, *timer.Topic, string) *Scheduler { return nil }
+
 // TestLeaveByTwoDivisionsAtOnce: a former leader was behind while its shard was divided twice. Each
 // lease goes to the shard that has its timer, which is told how the call ended.
 func TestLeaveByTwoDivisionsAtOnce(t *testing.T) {
@@ -255,7 +258,7 @@ func TestLeaveByTwoDivisionsAtOnce(t *testing.T) {
 	}
 	owners := map[timer.Handle]*Scheduler{stays: first.Scheduler, left: second.Scheduler, leftLater: third.Scheduler}
 	first.SetTable(table.New(1, startMs)) // none of them is there any more, and no division says where they are
-	first.Leave(third.Scheduler, func(h timer.Handle, _ uint64) *Scheduler { return owners[h] })
+	first.Leave(third.Scheduler, func(h timer.Handle, _ uint64, _ *timer.Topic, _ string) *Scheduler { return owners[h] })
 	second.turn()
 	third.turn()
 	for _, c := range first.calls {
@@ -294,9 +297,9 @@ func TestLeaveToAShardThatHasBeenDivided(t *testing.T) {
 		first.limits.carriedOver[left] = carriedLease{seq: first.Leases.byTimer[left].seq, until: time.Hour}
 		first.SetTable(table.New(1, startMs))
 		first.reports = nil
-		first.Leave(third.Scheduler, func(timer.Handle, uint64) *Scheduler { return second.Scheduler })
+		first.Leave(third.Scheduler, func(timer.Handle, uint64, *timer.Topic, string) *Scheduler { return second.Scheduler })
 		second.apply(func(b *table.Batch) { b.Divide(2, []uint64{1 << left}) })
-		second.Leave(third.Scheduler, func(timer.Handle, uint64) *Scheduler { return nil })
+		second.Leave(third.Scheduler, nobody)
 		turns := func() {
 			for range 3 {
 				for _, r := range []*replica{first, second, third} {
@@ -318,6 +321,48 @@ func TestLeaveToAShardThatHasBeenDivided(t *testing.T) {
 		if len(second.limits.carriedOver) > 0 || third.limits.carriedOver[left].until != time.Hour {
 			t.Errorf("running %v: at limits count %v, of the child %v", running, second.limits.carriedOver, third.limits.carriedOver)
 		}
+	}
+}
+
+// TestLeftLeaseLandsOnce: a lease that leaves while its call runs counts no more in its queue, also
+// when it ends in the child: else the queue would be kept for ever.
+func TestLeftLeaseLandsOnce(t *testing.T) {
+	r, child := newReplica(t), newReplica(t)
+	child.End()
+	h := r.add("a", 0)
+	r.turn()
+	fence, n := r.table.Due(h).Fence, r.Scheduler.topics.byID[1].dests[0]
+	r.apply(func(b *table.Batch) { b.Divide(2, []uint64{1 << h}) })
+	r.Leave(child.Scheduler, nobody)
+	child.turn()
+	r.end(delivery.Outcome{Status: 200})
+	child.turn()
+	if len(child.reports) != 1 {
+		t.Fatalf("the child reports %+v", child.reports)
+	}
+	child.Reports.End(h, fence)
+	if n.flying != 0 || len(child.Leases.byTimer) != 0 {
+		t.Errorf("%d leases of the queue run, %d are reported", n.flying, len(child.Leases.byTimer))
+	}
+}
+
+// TestLeftLeaseOfAConsumer: it counts at its limit, also where the child's replica has yet to learn of
+// it.
+func TestLeftLeaseOfAConsumer(t *testing.T) {
+	r, child := newReplica(t), newReplica(t)
+	child.End()
+	r.topic(1, func(p *timer.Policy) { pulled(p); p.Concurrency = 5 })
+	h := r.add("a", 0)
+	r.turn()
+	if got := r.pull(1, 1); len(got) != 1 || r.cfg.Limiters.Held(1) != 1 {
+		t.Fatalf("pulled %v, and %d leases count", got, r.cfg.Limiters.Held(1))
+	}
+	r.apply(func(b *table.Batch) { b.Divide(2, []uint64{1 << h}) })
+	r.Leave(child.Scheduler, nobody)
+	child.turn()
+	child.pass(time.Second)
+	if n := r.cfg.Limiters.Held(1); n != 1 {
+		t.Errorf("%d leases count", n)
 	}
 }
 

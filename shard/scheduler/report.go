@@ -148,8 +148,9 @@ type departure struct {
 	acked   acked
 }
 
-// Owner is the scheduler of the shard that has a timer now; nil: that is not known.
-type Owner func(h timer.Handle, seq uint64) *Scheduler
+// Owner is the scheduler of the shard that has a timer now; nil: that is not known. topic and id are
+// those that its lease has: nil and "" if that does not know them.
+type Owner func(h timer.Handle, seq uint64, topic *timer.Topic, id string) *Scheduler
 
 // Leave hands the leases of timers that have left over to the schedulers of their owners, or of the
 // child where the owner is not known. A replica that was behind by several divisions gets their
@@ -166,8 +167,8 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 	}
 	to(child)
 	s.child = child
-	where := func(h timer.Handle, seq uint64) *Scheduler { // nil: it stays
-		next := owner(h, seq)
+	where := func(h timer.Handle, seq uint64, topic *timer.Topic, id string) *Scheduler { // nil: it stays
+		next := owner(h, seq, topic, id)
 		if next == nil && s.left(h, seq) {
 			next = child
 		}
@@ -178,7 +179,7 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 	}
 	for _, h := range s.Leases.handles() {
 		f := s.Leases.byTimer[h]
-		next := where(h, f.seq)
+		next := where(h, f.seq, f.queue.queue.topic, f.id)
 		if next == nil {
 			continue
 		}
@@ -194,6 +195,7 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 			f.phase = reporting
 		}
 		s.topics.landed(f.queue)
+		f.queue = f.queue.ofAnother()
 		s.Keys.freed(f)
 		d := to(next)
 		d.leases = append(d.leases, f)
@@ -296,13 +298,13 @@ func (tl *topicLimits) depart(where Owner, pass func(*Scheduler, timer.Handle, c
 	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
 		for _, h := range slices.Sorted(maps.Keys(all)) {
 			c := all[h]
-			next := where(h, c.seq)
+			next := where(h, c.seq, nil, "")
 			if next == nil {
 				continue
 			}
 			delete(all, h)
 			if end, held := tl.consumers.byTimer[h]; held {
-				c.until, c.fence = end.end, tl.table.Due(h).Fence
+				c.until, c.fence = end.end, end.fence
 			}
 			if c.until == 0 {
 				c.limits.end(tl.now.Mono, 0, true)
