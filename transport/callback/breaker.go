@@ -59,6 +59,7 @@ type breaker struct {
 	// Written by the library's callbacks, which it calls under its own lock.
 	failedAt  []time.Time // ring of the last policy.Failures failures
 	failures  int
+	last      atomic.Int64 // when the newest of them was, Unix ns
 	openUntil atomic.Pointer[time.Time]
 	changedAt atomic.Pointer[time.Time] // nil: it has been closed from the start
 
@@ -86,6 +87,7 @@ func (b *breaker) readyToTrip(counts gobreaker.Counts) bool {
 	n := len(b.failedAt)
 	now := b.config.timers()
 	b.failedAt[b.failures%n] = now
+	b.last.Store(now.UnixNano())
 	b.failures++
 	oldest := b.failedAt[b.failures%n]
 	return int(counts.ConsecutiveFailures) >= n && now.Sub(oldest) <= b.policy.Window
@@ -137,6 +139,13 @@ func (b *breaker) blocked() (retryAt time.Time, blocked bool) {
 		return time.Time{}, false
 	}
 	return b.retryAt(true), true
+}
+
+// fresh reports that it has nothing that would be forgotten with it: it is closed, and no failure
+// counts any more.
+func (b *breaker) fresh() bool {
+	return b.state() == delivery.BreakerClosed &&
+		(b.steps.Counts().ConsecutiveFailures == 0 || b.config.timers().UnixNano()-b.last.Load() > int64(b.policy.Window))
 }
 
 // stays reports that it is open by the test clock.

@@ -103,6 +103,27 @@ func (s *sickbed) wantState(want delivery.BreakerState) {
 	}
 }
 
+// TestBreakerOfRareCalls: failures within a long window count, however far apart the calls are; those
+// of before are forgotten with their receiver.
+func TestBreakerOfRareCalls(t *testing.T) {
+	for _, scope := range []string{"", "topic"} {
+		inSickbed(t, func(s *sickbed) {
+			s.key.Scope = scope
+			b := Breaker{Failures: 3, Window: time.Hour, Open: time.Minute}
+			s.calls(1, b, 500)
+			time.Sleep(61 * time.Minute)
+			s.p.Breakers(func(destination string, _ delivery.BreakerState) {
+				t.Errorf("%s is kept", destination)
+			})
+			for range 3 {
+				time.Sleep(20 * time.Minute)
+				s.calls(1, b, 500)
+			}
+			s.wantOpen(b)
+		})
+	}
+}
+
 func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		var b Breaker // defaults: 5 failures, open 5 s, 1 probe

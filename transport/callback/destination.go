@@ -136,10 +136,20 @@ func (d *destination) state() delivery.BreakerState {
 	return worst
 }
 
+// fresh reports that none of its breakers would be forgotten with it.
+func (d *destination) fresh() bool {
+	for _, g := range d.gates {
+		if !g.circuit.fresh() {
+			return false
+		}
+	}
+	return true
+}
+
 // dropIdleGates forgets breakers that nobody used since the given time.
 func (d *destination) dropIdleGates(since time.Time) {
 	for scope, g := range d.gates {
-		if g.permits == 0 && g.lastUse.Before(since) && !d.slots.WaitsFor(g) && g.circuit.state() == delivery.BreakerClosed {
+		if g.permits == 0 && g.lastUse.Before(since) && !d.slots.WaitsFor(g) && g.circuit.fresh() {
 			delete(d.gates, scope)
 		}
 	}

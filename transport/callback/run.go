@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"carillon/internal/delivery"
 )
 
 // Run keeps house until ctx ends: it closes idle connections and forgets unused destinations. Then
@@ -44,7 +42,7 @@ func (p *Pool) sweep() {
 			if len(d.gates) > 1 {
 				d.dropIdleGates(unusedSince)
 			}
-			if p.destinations[d.key] == d && d.idle() && d.lastUse.Before(unusedSince) && d.state() == delivery.BreakerClosed {
+			if p.destinations[d.key] == d && d.idle() && d.lastUse.Before(unusedSince) && d.fresh() {
 				p.dropLocked(d)
 			}
 		}
