@@ -210,16 +210,19 @@ func TestAlertsAreExplained(t *testing.T) {
 	}
 }
 
-// TestMetricsAreListed: docs/metrics.md has each metric that a node exports.
+// TestMetricsAreListed: docs/metrics.md has each metric that a node exports, and a node has each
+// metric of the page, with its labels.
 func TestMetricsAreListed(t *testing.T) {
-	page, found := read(t, "docs/metrics.md"), 0
+	page, found, code := read(t, "docs/metrics.md"), 0, ""
 	name := regexp.MustCompile(`"(carillon_[a-z_]+[a-z])"`)
 	for _, dir := range []string{"node", "transport", "shard", "cmd"} {
 		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 				return err
 			}
-			for _, m := range name.FindAllStringSubmatch(read(t, file), -1) {
+			text := read(t, file)
+			code += text
+			for _, m := range name.FindAllStringSubmatch(text, -1) {
 				if found++; !strings.Contains(page, m[1]) {
 					t.Errorf("docs/metrics.md lacks %s of %s", m[1], file)
 				}
@@ -233,6 +236,19 @@ func TestMetricsAreListed(t *testing.T) {
 	if found < 50 {
 		t.Errorf("only %d metrics were found in the code", found)
 	}
+	label := regexp.MustCompile(`[a-z]+`)
+	for _, m := range regexp.MustCompile(`(carillon_[a-z_]+[a-z])(?:\{([^}=]*)[^}]*\})?`).FindAllStringSubmatch(page, -1) {
+		_, behind, exported := strings.Cut(code, `"`+m[1]+`"`)
+		if !exported {
+			t.Errorf("docs/metrics.md has %s, which no node exports", m[1])
+			continue
+		}
+		for _, l := range label.FindAllString(m[2], -1) {
+			if !strings.Contains(behind[:min(len(behind), 700)], `"`+l+`"`) {
+				t.Errorf("docs/metrics.md has %s with the label %s, which it does not have", m[1], l)
+			}
+		}
+	}
 }
 
 // TestFrozenFilesStay: what a release has written stays as it is, and each such file is listed. A
@@ -244,7 +260,7 @@ func TestFrozenFilesStay(t *testing.T) {
 		sums[file] = sum
 	}
 	seen := 0
-	for _, dir := range []string{"internal", "node", "ring", "shard", "wal"} {
+	for _, dir := range []string{"internal", "node", "ring", "shard", "transport", "wal"} {
 		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.Contains(file, "testdata/golden/") && !strings.Contains(file, "testdata/release/") {
 				return err

@@ -1,66 +1,39 @@
 package wire
 
 import (
-	"bytes"
-	"encoding/hex"
-	"flag"
-	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"carillon/internal/feature"
+	"carillon/test/testkit"
+	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
-var rewriteWire = flag.Bool("wire.rewrite", false, "write the golden file of this build's messages anew")
-
 // TestWireOfReleases: this build reads each message between hosts as each release so far wrote it,
-// and writes it as the last release did. A build that writes it otherwise needs a feature level for
-// that, and adds its own file beside the others: go test ./shard/wire -run TestWireOfReleases
-// -wire.rewrite.
+// and writes it as the last release did.
 func TestWireOfReleases(t *testing.T) {
-	newest := filepath.Join("testdata", "golden", fmt.Sprintf("wire-level-%d", feature.LevelOfBuild))
-	samples := samples()
-	if *rewriteWire {
-		var out strings.Builder
-		for _, name := range slices.Sorted(maps.Keys(samples)) {
-			fmt.Fprintf(&out, "%s\t%x\n", name, samples[name].message)
-		}
-		if err := os.WriteFile(newest, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
+	messages := map[string]testkit.Message{}
+	for name, s := range samples() {
+		messages[name] = testkit.Message{Bytes: s.message, Read: s.read}
+	}
+	testkit.WireOfReleases(t, int(feature.LevelOfBuild), messages)
+}
+
+// TestNumbersOfFaults: an error keeps its number. A later one gets a number behind these.
+func TestNumbersOfFaults(t *testing.T) {
+	for i, err := range []error{
+		timer.ErrUnknown, timer.ErrNoLeader, timer.ErrOverloaded, timer.ErrMemory, timer.ErrLowDisk, timer.ErrStopped, timer.ErrRecovering, timer.ErrNoTopic,
+		timer.ErrNotEmpty, encoding.ErrFormat,
+	} {
+		if got := appendFault(nil, err); len(got) != 1 || int(got[0]) != 2+i {
+			t.Errorf("%v is sent as %d, it was %d", err, got, 2+i)
 		}
 	}
-	files, err := filepath.Glob("testdata/golden/wire-level-*")
-	if err != nil || !slices.Contains(files, newest) {
-		t.Fatalf("%s is not there: %v, %v", newest, files, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := 0
-		for line := range strings.Lines(string(text)) {
-			name, digits, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-			message, err := hex.DecodeString(digits)
-			s, known := samples[name]
-			if err != nil || !known {
-				t.Errorf("%s: %q: %v; a message that is not sent any more is read as long as releases send it", file, name, err)
-				continue
-			}
-			seen++
-			if err := s.read(message); err != nil {
-				t.Errorf("%s: %s is not read: %v", file, name, err)
-			}
-			if file == newest && !bytes.Equal(message, s.message) {
-				t.Errorf("%s: %s is written as\n%x, it was\n%x", file, name, s.message, message)
-			}
-		}
-		if file == newest && seen != len(samples) {
-			t.Errorf("%s has %d messages of %d", file, seen, len(samples))
+	for number, err := range map[byte]error{
+		1: timer.NotLeaderError{Leader: 5}, 64: timer.LowDiskError{Node: 5}, 65: timer.LowDiskError{Node: 5, Lack: "the disk is full"}, 66: timer.SnapshotError{Name: "n5"},
+	} {
+		if got := appendFault(nil, err); got[0] != number {
+			t.Errorf("%#v is sent as %d, it was %d", err, got[0], number)
 		}
 	}
 }
