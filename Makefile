@@ -134,7 +134,7 @@ fuzz: ## each fuzz target for FUZZTIME=1m
 ROUNDS ?= 1
 FOR    ?= 1h
 
-chaos: ## real processes: kills, pauses, cut networks, restarts, wrong clocks, slow, failing and full disks; ends with a table (a quarter of an hour for each of ROUNDS=1; root and strace for all of it)
+chaos: ## real processes: kills, pauses, cut networks, restarts, wrong clocks, slow, failing and full disks; ends with a table (about half an hour for each of ROUNDS=1; root and strace for all of it)
 	CARILLON_E2E_LONG=1 CARILLON_E2E_CLUSTER_KILLS=$$((20 * $(ROUNDS))) CARILLON_E2E_CLUSTER_RATE=1000 CARILLON_E2E_CLUSTER_ROLLS=$$((2 * $(ROUNDS))) \
 	CARILLON_E2E_CLUSTER_PAUSES=$$((4 * $(ROUNDS))) CARILLON_E2E_CLUSTER_PAUSE=15 CARILLON_E2E_CLUSTER_PARTITIONS=$$((4 * $(ROUNDS))) \
 	CARILLON_E2E_CLUSTER_CHAOS=$(ROUNDS) CARILLON_E2E_CLUSTER_MOVES=$$((10 * $(ROUNDS))) CARILLON_E2E_CLUSTER_GROW=5 \
