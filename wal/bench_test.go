@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"carillon/internal/vfs"
+	"carillon/test/testkit"
 )
 
 // BenchmarkAppend measures how long a writer waits for a durable 300 B frame while so many others
@@ -107,5 +108,34 @@ func BenchmarkFrameBuild(b *testing.B) {
 			f.Append(RecordEntries, shard, body)
 		}
 		testSalt.seal(f.buf, header{seq: 1})
+	}
+}
+
+// BenchmarkSegments measures what a frame costs by the size of segments, of which tidwall/wal keeps
+// the open one in memory; and what it costs without tidwall/wal, whose bytes fileAppender writes.
+func BenchmarkSegments(b *testing.B) {
+	for _, size := range []int64{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20} {
+		for name, fsys := range map[string]vfs.FS{"tidwall": vfs.OS{}, "without": prefixFS{vfs.OS{}, b.TempDir()}} {
+			b.Run(fmt.Sprintf("KiB=%d/%s", size>>10, name), func(b *testing.B) {
+				dir := "log"
+				if name == "tidwall" {
+					dir = b.TempDir()
+				}
+				s, err := Open(fsys, dir, Options{SegmentBytes: size}, nil)
+				must(b, err)
+				list := make([]waiting, 1)
+				list[0].frame = NewFrame()
+				list[0].frame.Append(RecordEntries, 1, make([]byte, 4000))
+				b.SetBytes(int64(list[0].frame.Len()))
+				b.ReportAllocs()
+				began := testkit.CPUTime(b)
+				for b.Loop() {
+					_, err := s.write(list)
+					must(b, err)
+				}
+				b.ReportMetric(float64(testkit.CPUTime(b)-began)/float64(b.N), "cpu-ns/op")
+				must(b, s.Close())
+			})
+		}
 	}
 }
