@@ -170,7 +170,15 @@ func (r *run) drainReceivers(ctx context.Context) {
 	r.end.Store(&end)
 }
 
-// stillDue is how many timers of the run's topics have not ended; −1: not known.
+// countEarlier counts the timers that are in the run's topics before it adds any.
+func (r *run) countEarlier(ctx context.Context) {
+	if r.receivers != nil {
+		r.earlier = max(r.stillDue(ctx), 0)
+	}
+}
+
+// stillDue is how many timers of the run's topics have not ended, without earlier ones; −1: not
+// known.
 func (r *run) stillDue(ctx context.Context) (n int64) {
 	for topic := range r.names.topics {
 		body, err := r.api.Do(ctx, client.Request{Method: "GET", Path: client.Path("topics", string(r.names.appendTopic(nil, topic)))})
@@ -184,7 +192,7 @@ func (r *run) stillDue(ctx context.Context) (n int64) {
 		}
 		n += answer.Counts.Scheduled + answer.Counts.Leased
 	}
-	return n
+	return max(n-r.earlier, 0)
 }
 
 // ofReceivers are the findings; nil: the run had one receiver.

@@ -2,8 +2,13 @@ package loadtest
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
+
+	"carillon/client"
 )
 
 // TestReceiversAreMany: each is an address of its own, and all that should answer are at the port
@@ -70,5 +75,31 @@ func TestReceiversAskedForWrongly(t *testing.T) {
 	f(Config{Mode: ModeFire, SameInstant: true, Receivers: 10, Sink: "http://127.0.0.1:1"}, false)
 	if c := (Config{Mode: ModeFire, SameInstant: true, Receivers: 500}).withDefaults(); c.Timers != 500 {
 		t.Errorf("%d timers for 500 receivers, want one for each", c.Timers)
+	}
+}
+
+// TestEarlierTimersAreNotAwaited: timers that an earlier run has kept in the topic are not due, and
+// a run does not wait for them.
+func TestEarlierTimersAreNotAwaited(t *testing.T) {
+	scheduled := 5
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"counts":{"scheduled":%d,"leased":0}}`, scheduled)
+	}))
+	defer server.Close()
+	config := Config{URL: []string{server.URL}, Mode: ModeFire, SameInstant: true, Receivers: 3}.withDefaults()
+	api, err := client.New(config.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	r := &run{config: config, names: newNames(config, "run"), api: api, receivers: &receivers{count: 3}}
+	r.countEarlier(t.Context())
+	scheduled = 8
+	if n := r.stillDue(t.Context()); n != 3 {
+		t.Errorf("of 3 timers beside 5 earlier ones %d are due", n)
+	}
+	scheduled = 5
+	if n := r.stillDue(t.Context()); n != 0 {
+		t.Errorf("%d timers are awaited that an earlier run has kept", n)
 	}
 }

@@ -41,6 +41,7 @@ type run struct {
 	receivers *receivers // nil: there is one
 	api       *client.Client
 	other     *other
+	earlier   int64 // timers in its topics before it began
 	drained   time.Duration
 	undrained int64
 	end       atomic.Pointer[time.Time] // when nothing was due any more; nil before
@@ -104,6 +105,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	if err := r.receive(receiving, received); err != nil {
 		return Report{}, err
 	}
+	r.countEarlier(ctx)
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()
 	watched := make(chan struct{})

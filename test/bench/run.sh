@@ -183,7 +183,7 @@ pids+=("$sink")
 await "http://127.0.0.1:$((port + 6))" "$sink"
 for _ in 1 2 3; do
 	bare=$("${first[@]}" "$dir/bare" $((port + 6)) "$receivers" 2048)
-	"${first[@]}" "$carillon" loadtest fire --url "$url" --receivers "$receivers" --same-instant -q >"$dir/many.out" || true # the table says what was wrong
+	"${first[@]}" "$carillon" loadtest fire --url "$url" --topic receivers --receivers "$receivers" --same-instant -q >"$dir/many.out" || true # the table says what was wrong
 	drained=$(awk '/receivers \(answer\)/ {print $NF + 0}' "$dir/many.out")
 	echo "bare client: $bare s; node: $drained s: $(awk -v a="$drained" -v b="$bare" 'BEGIN {printf "%.2f", a / b}') ×"
 	grep -E '^ +(before|during|!)|^lost|^FAILED' "$dir/many.out"
