@@ -5,7 +5,7 @@
 # go to the nodes that lead, and in further rounds to any node. Each OTHER is one more build of Carillon, or the same one
 # with other flags, or as another number of nodes, measured in the same rounds in the place of etcd.
 # ROUNDS=3, SECONDS_EACH=10, CONNECTIONS='64 256', SERVE='--shards 4': flags of all our nodes, SERVE_1 and so on those of
-# the first build's alone. NODES=3 (3 to 5), and NODES_1 and so on. PROFILE=DIR leaves profiles of each node there.
+# the first build's alone. NODES=3 (1 to 5), and NODES_1 and so on. BATCH=100 timers a request of ours. PROFILE=DIR leaves profiles of each node there.
 # PRIORITY and PORT as in run.sh; PORT is the first of 300.
 # With one build, herds of 50,000 timers of one instant follow: spread over these nodes, and through a node alone, in turn.
 set -euo pipefail
@@ -30,11 +30,12 @@ start_ours() { # K: build K as a cluster; its pids are ours_K, its URLs urls_K
 	local flags=SERVE_$((k + 1)) number
 	number=$(nodes "$k")
 	for ((n = 0; n < number; n++)); do join+="${join:+,}127.0.0.1:$((at + 10 + n))"; done
+	if [ "$number" = 1 ]; then join=""; fi
 	for ((n = 0; n < number; n++)); do
 		free "http://127.0.0.1:$((at + n))"
 		# shellcheck disable=SC2086 # flags are several words
 		"${first[@]}" "${builds[k]}" serve --data "$dir/ours-$k-$n" --name "n$n" --http "127.0.0.1:$((at + n))" --peer "127.0.0.1:$((at + 5 + n))" \
-			--gossip "127.0.0.1:$((at + 10 + n))" --join "$join" --bootstrap-expect "$number" --gossip-key "$dir/key" --log-level warn \
+			--gossip "127.0.0.1:$((at + 10 + n))" ${join:+--join "$join"} --bootstrap-expect "$number" --gossip-key "$dir/key" --log-level warn \
 			${PROFILE:+--admin "127.0.0.1:$((at + 15 + n))"} ${SERVE:-} ${!flags:-} >"$dir/ours-$k-$n.log" 2>&1 &
 		pids+=("$!")
 		p+=("$!")
@@ -89,7 +90,7 @@ measure() { # KIND CONNECTIONS: appends "operations/s p99 µs" to the file of bo
 		local -n p="ours_$k" u="urls_$k"
 		before=$(used "${p[@]}")
 		if [ -n "${PROFILE:-}" ] && [ -z "$any" ]; then profile "$k" "$2"; fi
-		"${first[@]}" "${builds[k]}" loadtest add "${u[@]}" $any -c "$2" -d "${each}s" --warmup 0s --keep -q >"$out"
+		"${first[@]}" "${builds[k]}" loadtest add "${u[@]}" $any -c "$2" ${BATCH:+--batch "$BATCH"} -d "${each}s" --warmup 0s --keep -q >"$out"
 		awk -v t=$(($(used "${p[@]}") - before)) '$1 == "latency" {p99 = $4} /operations in/ {n = $1; gsub(",", "", $5); s = $5 + 0} END {print s, p99, t * 10000 / n}' "$out" >>"$result"
 	fi
 	tail -n 1 "$result" | awk -v name="$(name "$1")" -v c="$2" '{printf "%s, %d connections: %d/s, p99 %.1f ms, %.1f µs of processor time each\n", name, c, $1, $2, $3}'
