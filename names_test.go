@@ -3,6 +3,7 @@ package carillon_test
 import (
 	"go/ast"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,8 +17,8 @@ import (
 
 // TestPromisedNamesStay: what docs/compatibility.md promises for all of 1.x is there: the routes
 // with their parameters and statuses, fields, error codes, metrics, exit codes, variables of others
-// that count, keys of files, values of the chart and paths of the package. TestPromisedCommandsStay
-// of cmd/carillon has the command line. docs/releasing.md says how a release adds its own.
+// that count, keys of files and of JSON that a command prints, values of the chart and paths of the
+// package. TestPromisedCommandsStay of cmd/carillon has the command line. docs/releasing.md says how a release adds its own.
 func TestPromisedNamesStay(t *testing.T) {
 	now := map[string]bool{}
 	add := func(kind, file, pattern string) {
@@ -57,6 +58,20 @@ func TestPromisedNamesStay(t *testing.T) {
 			namesOf(now, kind, doc)
 		} else {
 			namesOf(now, kind, doc["properties"])
+		}
+	}
+	for kind, pattern := range map[string]string{"json of ctl": "cmd/carillon/ctl/*.go", "json of loadtest": "loadtest/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || files == nil {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range regexp.MustCompile(`json:"(\w+)|\bo\.(?:set|text|number|raw)\("(\w+)"`).FindAllStringSubmatch(read(t, file), -1) {
+				now[kind+" "+m[1]+m[2]] = true
+			}
 		}
 	}
 	testkit.Promised(t, "docs/formats/names", now, 1000)

@@ -97,6 +97,7 @@ trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 rm -rf "$out"
 echo "release: $release of commit $commit, Go module $module"
 sources "$work/first"
+(cd "$work/first" && go test . ./cmd/carillon -run '^TestPromised' -names.complete) || refuse "what is promised is not listed: docs/releasing.md, Before"
 build "$work/first" "$out"
 echo "release: once more, elsewhere"
 sources "$work/in/another/folder"

@@ -9,10 +9,13 @@ import (
 	"testing"
 )
 
-var addNames = flag.Bool("names.add", false, "add the names that are new to the lists of promised names; for a release")
+var (
+	addNames      = flag.Bool("names.add", false, "add the names that are new to the lists of promised names; for a release")
+	completeNames = flag.Bool("names.complete", false, "fail where a name is in no list of promised names; before a release")
+)
 
 // Promised fails if a name of the list in file is not there any more. With -names.add it adds those
-// that are new. A list of fewer than least names was not made of all there is.
+// that are new, with -names.complete it fails if there are any. A list of fewer than least names was not made of all there is.
 func Promised(t *testing.T, file string, now map[string]bool, least int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -26,6 +29,13 @@ func Promised(t *testing.T, file string, now map[string]bool, least int) {
 	for _, name := range was {
 		if !now[name] {
 			t.Errorf("%q is promised for all of 1.x in %s, and is gone", name, file)
+		}
+	}
+	if *completeNames {
+		for _, name := range slices.Sorted(maps.Keys(now)) {
+			if !slices.Contains(was, name) {
+				t.Errorf("%q is not in %s: -names.add adds it", name, file)
+			}
 		}
 	}
 	if !*addNames || t.Failed() {
