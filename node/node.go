@@ -239,7 +239,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*c
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: calls.New(dispatch, m), Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: calls.New(dispatch, m), Peers: peerHandler{p}, Placement: c.member, Shares: c.member.Limits,
 		Shortages: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.Mark(), MemoryUse: p.memory.Now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },

@@ -51,7 +51,7 @@ type process struct {
 	peers        *peer.Transport
 	members      *ring.Members
 	memory       *limits.MemoryUse
-	intakes      intakes
+	snapshots    snapshotReceivers // from other nodes
 	ownAddresses *ownAddresses
 	vault        vault
 	trail        *audit.Log // nil: there is none
@@ -173,7 +173,7 @@ func (p *process) wire() error {
 	http, peerAddr := p.reachable(p.http), p.reachable(p.peer)
 	p.self.SetAddresses(http, peerAddr)
 	if p.peers, err = peer.New(peer.Config{
-		Self: p.hello, Address: p.self.AddressOf, Admit: p.self.Admit, Handler: links{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
+		Self: p.hello, Address: p.self.AddressOf, Admit: p.self.Admit, Handler: peerHandler{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
 		BulkBytesPerSecond: ring.MoveRate,
 	}); err != nil {
 		return err

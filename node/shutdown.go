@@ -69,7 +69,7 @@ func (s *services) stop() {
 	// The port for other nodes closes last: to them that is the proof that this process has ended.
 	s.outer.cancel()
 	s.outer.work.Wait()
-	s.p.intakes.close()
+	s.p.snapshots.close()
 	s.p.tasks.Wait()
 }
 

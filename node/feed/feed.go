@@ -1,16 +1,16 @@
 // Package feed shows the events of a cluster to listeners, through any node: shards' leaders report
 // the events of timers, and each listener gets those that it asked for.
 //
-// A Feed hears its own node's shards, and asks other nodes for theirs while a listener is here:
-// each listener has a Tap at every node, which keeps a bounded number of events until they are
-// fetched. Events that find no room are counted, and the listener learns how many. None is kept
-// without a listener.
+// A Feed gets the events of its own node's shards. While a listener is here, it fetches those of
+// the other nodes: at each of them the listener has a subscriber, which keeps a bounded number of
+// events until they are fetched. Events that find no room are counted, and the listener gets their
+// number. Without a listener no event is kept. A Feed also asks all nodes for their stats, and for
+// the timers that come due.
 package feed
 
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,10 +47,10 @@ type Config struct {
 	Self     uint64
 	Node     string                                      // this node's name
 	Topic    func(id timer.TopicID) (*timer.Topic, bool) // this node's copy
-	Nodes    func() []uint64                             // the others that this one hears
+	Nodes    func() []uint64                             // the others that are up
 	Name     func(node uint64) string                    // of another node
 	Call     func(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
-	Members  func() []uint64          // of the cluster, whether they are heard or not; this one too
+	Members  func() []uint64          // of the cluster, up or not; this one too
 	Breakers func() map[string]string // states, of destinations that this node calls
 	States   func() map[string]string // of nodes, as this one sees them
 	Growth   func() backend.Growth    // of the number of shards
@@ -158,52 +158,55 @@ func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byt
 	if err := json.Unmarshal(body, &a); err != nil {
 		return nil, encoding.ErrFormat
 	}
-	t, known := f.subscriberOf(remoteKey{from, a.Number}, &a.Watch)
-	if t == nil {
+	s, known := f.subscriberOf(remoteKey{from, a.Number}, &a.Watch)
+	if s == nil {
 		return json.Marshal(&batch{Full: true})
 	}
 	b := batch{Lost: !known && !a.First}
 	if !b.Lost {
-		b.Events, b.Missed = t.wait(ctx, f.cfg.Tasks, min(time.Duration(a.WaitMs)*time.Millisecond, pollWait))
+		b.Events, b.Missed = s.wait(ctx, f.cfg.Tasks, min(time.Duration(a.WaitMs)*time.Millisecond, pollWait))
 	}
-	t.mu.Lock()
-	t.asked = f.cfg.Tasks.Now()
-	t.mu.Unlock()
+	f.touch(s)
 	return json.Marshal(&b)
 }
 
-// subscriberOf is the subscriber of another node's listener here. It is made if it is missing. Those
-// that no node asks for are closed.
-func (f *Feed) subscriberOf(key remoteKey, w *backend.Watch) (t *subscriber, known bool) {
+// subscriberOf is the subscriber of another node's listener here. It is made if it is missing.
+// Those that no node asks for are closed.
+func (f *Feed) subscriberOf(key remoteKey, w *backend.Watch) (s *subscriber, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tidyLocked()
-	if t, known = f.remote[key]; known {
-		t.mu.Lock()
-		t.asked = f.cfg.Tasks.Now()
-		t.mu.Unlock()
-		return t, true
+	if s, known = f.remote[key]; known {
+		f.touch(s)
+		return s, true
 	}
 	if len(f.remote) >= remoteSubscribers {
 		return nil, false
 	}
-	t = f.open(w)
-	t.remote = true
-	f.remote[key] = t
-	f.listeners.Store(&listeners{subscribers: append(slices.Clone(f.listeners.Load().subscribers), t)})
-	return t, false
+	s = f.open(w)
+	s.remote = true
+	f.remote[key] = s
+	f.addLocked(s)
+	return s, false
+}
+
+// touch records that another node has asked for a subscriber just now.
+func (f *Feed) touch(s *subscriber) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = f.cfg.Tasks.Now()
 }
 
 // tidyLocked closes the subscribers that other nodes have not asked for lately.
 func (f *Feed) tidyLocked() {
 	now := f.cfg.Tasks.Now()
-	for key, t := range f.remote {
-		t.mu.Lock()
-		idle := now - t.asked
-		t.mu.Unlock()
+	for key, s := range f.remote {
+		s.mu.Lock()
+		idle := now - s.asked
+		s.mu.Unlock()
 		if idle > subscriberIdle {
 			delete(f.remote, key)
-			f.removeLocked(t)
+			f.removeLocked(s)
 		}
 	}
 }
@@ -211,7 +214,6 @@ func (f *Feed) tidyLocked() {
 // TidyInterval is how often Tidy is to be called.
 const TidyInterval = subscriberIdle
 
-// Tidy closes the subscribers that other nodes have not asked for lately.
 func (f *Feed) Tidy() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -65,8 +65,8 @@ func (f *Feed) Watches(id timer.TopicID) bool {
 		return false
 	}
 	watched := false
-	for _, t := range l.subscribers {
-		watched = watched || t.watch.OfTimers() && t.watch.SeesTopic(topic.Name)
+	for _, s := range l.subscribers {
+		watched = watched || s.watch.OfTimers() && s.watch.SeesTopic(topic.Name)
 	}
 	l.topics.Store(id, watched)
 	return watched
@@ -91,8 +91,8 @@ func (f *Feed) give() {
 		if !some {
 			return
 		}
-		for _, t := range f.listeners.Load().subscribers {
-			t.give(events, dropped)
+		for _, s := range f.listeners.Load().subscribers {
+			s.give(events, dropped)
 		}
 	}
 }

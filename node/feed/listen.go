@@ -26,7 +26,7 @@ type stream struct {
 func (f *Feed) Listen(ctx context.Context, w *backend.Watch) backend.EventStream {
 	s := &stream{Feed: f, number: f.last.Add(1), subscriber: f.open(w), asked: task.NewGroup(f.cfg.Tasks)}
 	s.ctx, s.cancel = f.cfg.Tasks.WithTimeout(ctx, task.Forever)
-	f.seeGrowth(s.subscriber)
+	f.beginGrowth(s.subscriber)
 	f.add(s.subscriber)
 	s.asked.Go(s.askOthers)
 	return s
@@ -44,7 +44,7 @@ func (s *stream) Close() {
 	s.asked.Wait()
 }
 
-// askOthers has each of the other nodes asked, from when it is up first until the stream ends.
+// askOthers asks each of the other nodes, from the moment at which it is up until the stream ends.
 func (s *stream) askOthers() {
 	asked := map[uint64]bool{}
 	for {

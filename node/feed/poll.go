@@ -29,9 +29,9 @@ func (f *Feed) PollStates() {
 // wanted are the listeners that asked for a kind. Nodes and shards are polled for this node's own
 // listeners only, since each node sees them by itself.
 func (f *Feed) wanted(kind string) (wanted []*subscriber) {
-	for _, t := range f.listeners.Load().subscribers {
-		if t.watch.Wants(kind) && (kind == backend.EventBreaker || !t.remote) {
-			wanted = append(wanted, t)
+	for _, s := range f.listeners.Load().subscribers {
+		if s.watch.Wants(kind) && (kind == backend.EventBreaker || !s.remote) {
+			wanted = append(wanted, s)
 		}
 	}
 	return wanted
@@ -49,49 +49,49 @@ func (f *Feed) poll(before map[string]string, kind string, states func() map[str
 		changed := before[name] != state && (before[name] != "" || !usual)
 		e := event(name, state)
 		e.Kind, e.AtMs = kind, f.cfg.NowMs()
-		for _, t := range wanted {
-			if t.listed[kind] && changed || !t.listed[kind] && !usual {
-				t.put(e)
+		for _, s := range wanted {
+			if s.listed[kind] && changed || !s.listed[kind] && !usual {
+				s.put(e)
 			}
 		}
 	}
-	for _, t := range wanted {
-		t.listed[kind] = true
+	for _, s := range wanted {
+		s.listed[kind] = true
 	}
 	return now
 }
 
-// pollGrowth gives this node's own listeners what has happened to the number of shards since they
-// were here last.
+// pollGrowth gives this node's own listeners the changes of the number of shards since the last
+// poll.
 func (f *Feed) pollGrowth() {
-	for _, t := range f.wanted(backend.EventShards) {
+	for _, s := range f.wanted(backend.EventShards) {
 		now := f.cfg.Growth()
-		f.putGrowth(t, growthEvents(t.growth, now)...)
-		t.growth = now
+		f.putGrowth(s, growthEvents(s.growth, now)...)
+		s.growth = now
 	}
 }
 
-// seeGrowth begins that: a growth that is under way is the listener's first event.
-func (f *Feed) seeGrowth(t *subscriber) {
-	if !t.watch.Wants(backend.EventShards) {
+// beginGrowth makes a growth that is under way the first event of a new subscriber.
+func (f *Feed) beginGrowth(s *subscriber) {
+	if !s.watch.Wants(backend.EventShards) {
 		return
 	}
-	if t.growth = f.cfg.Growth(); t.growth.To > t.growth.From {
-		f.putGrowth(t, backend.Event{State: backend.GrowthBegins, Growth: new(t.growth)})
+	if s.growth = f.cfg.Growth(); s.growth.To > s.growth.From {
+		f.putGrowth(s, backend.Event{State: backend.GrowthBegins, Growth: new(s.growth)})
 	}
 }
 
-func (f *Feed) putGrowth(t *subscriber, events ...backend.Event) {
+func (f *Feed) putGrowth(s *subscriber, events ...backend.Event) {
 	for i := range events {
 		events[i].Kind, events[i].Node, events[i].AtMs = backend.EventShards, f.cfg.Node, f.cfg.NowMs()
 	}
 	if len(events) > 0 {
-		t.put(events...)
+		s.put(events...)
 	}
 }
 
-// growthEvents are what has happened since g: each growth that has begun, each shard that it has
-// made, and its end. A growth may have begun and ended in between.
+// growthEvents are the events since g: the begin and the end of each growth, and each shard that it
+// has made. A growth may have begun and ended in between.
 func growthEvents(g, now backend.Growth) (events []backend.Event) {
 	add := func(state string) {
 		events = append(events, backend.Event{State: state, Growth: new(g)})

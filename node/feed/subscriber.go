@@ -28,20 +28,24 @@ func (f *Feed) open(w *backend.Watch) *subscriber {
 	return &subscriber{watch: *w, listed: map[string]bool{}, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
 }
 
-func (f *Feed) add(t *subscriber) {
+func (f *Feed) add(s *subscriber) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.listeners.Store(&listeners{subscribers: append(slices.Clone(f.listeners.Load().subscribers), t)})
+	f.addLocked(s)
 }
 
-func (f *Feed) remove(t *subscriber) {
+func (f *Feed) addLocked(s *subscriber) {
+	f.listeners.Store(&listeners{subscribers: append(slices.Clone(f.listeners.Load().subscribers), s)})
+}
+
+func (f *Feed) remove(s *subscriber) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.removeLocked(t)
+	f.removeLocked(s)
 }
 
-func (f *Feed) removeLocked(t *subscriber) {
-	left := slices.DeleteFunc(slices.Clone(f.listeners.Load().subscribers), func(o *subscriber) bool { return o == t })
+func (f *Feed) removeLocked(s *subscriber) {
+	left := slices.DeleteFunc(slices.Clone(f.listeners.Load().subscribers), func(o *subscriber) bool { return o == s })
 	f.listeners.Store(&listeners{subscribers: left})
 }
 

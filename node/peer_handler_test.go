@@ -14,9 +14,9 @@ import (
 // A panic in the request of another node costs it the answer.
 func TestPanicInAnAnswerToANode(t *testing.T) {
 	var log bytes.Buffer
-	l := links{p: &process{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	h := peerHandler{p: &process{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	// 4: counts; there is no router.
-	answer, err := l.answer(t.Context(), &core{}, 1, 4, wire.AppendCountsRequest(nil, []timer.TopicID{1}))
+	answer, err := h.answer(t.Context(), &core{}, 1, 4, wire.AppendCountsRequest(nil, []timer.TopicID{1}))
 	if err != nil {
 		t.Fatal(err)
 	}

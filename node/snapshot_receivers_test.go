@@ -31,7 +31,7 @@ func (h *halfSnapshot) Write(p []byte) (int, error) {
 // could not be written begins anew: the file that it went to is of no use any more, and the same
 // snapshot may be sent again and again.
 func TestSnapshotAfterAFailedWrite(t *testing.T) {
-	var k intakes
+	var k snapshotReceivers
 	var begun []*halfSnapshot
 	open := func() *snapshotReceiver {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 // one when there are too many, and all when the node stops.
 func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var k intakes
+		var k snapshotReceivers
 		parts := map[uint64]*halfSnapshot{}
 		brokenOff := func(from uint64) {
 			t.Helper()
@@ -96,9 +96,9 @@ func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 			s.Close()
 		}
 		brokenOff(1)
-		time.Sleep(intakeIdleTime - time.Second)
+		time.Sleep(receiverIdleTime - time.Second)
 		brokenOff(1) // it went on, and broke off again
-		time.Sleep(intakeIdleTime - time.Second)
+		time.Sleep(receiverIdleTime - time.Second)
 		synctest.Wait()
 		if parts[1].aborted.Load() || parts[1].have != 8 {
 			t.Fatalf("given up after two tries, at %d", parts[1].have)
@@ -108,11 +108,11 @@ func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 		if !parts[1].aborted.Load() || len(k.byNode) != 0 {
 			t.Fatal("kept without end")
 		}
-		for from := range uint64(3 * intakesKept) {
+		for from := range uint64(3 * keptReceivers) {
 			brokenOff(from)
 		}
 		for from, part := range parts {
-			if part.aborted.Load() != (from < 2*intakesKept) {
+			if part.aborted.Load() != (from < 2*keptReceivers) {
 				t.Errorf("of many the one of node %d is kept: %v", from, !part.aborted.Load())
 			}
 		}

@@ -13,13 +13,13 @@ import (
 // How many parts of broken streams are kept for another try, and for how long. A sender
 // tries again within seconds, if it still leads.
 const (
-	intakesKept    = 8
-	intakeIdleTime = 2 * time.Minute
+	keptReceivers    = 8
+	receiverIdleTime = 2 * time.Minute
 )
 
-// intakes are the snapshots that are coming in: one from each node, kept for a while when a stream
-// breaks off.
-type intakes struct {
+// snapshotReceivers has one for each node that sends a snapshot. It is kept for a while when its
+// stream breaks off.
+type snapshotReceivers struct {
 	mu     sync.Mutex
 	byNode map[uint64]*snapshotReceiver
 	idle   []*snapshotReceiver // those whose stream broke off, in that order
@@ -34,9 +34,9 @@ type incoming interface {
 	Abort()
 }
 
-// snapshotReceiver is one of them. It implements peer.Sink.
+// snapshotReceiver takes the snapshot of one node. It implements peer.Sink.
 type snapshotReceiver struct {
-	owner  *intakes
+	owner  *snapshotReceivers
 	from   uint64
 	header string
 	in     incoming
@@ -45,54 +45,54 @@ type snapshotReceiver struct {
 	expiry *time.Timer // of an idle one
 }
 
-func (i *intakes) open(from uint64, header []byte, receive func() (incoming, error)) (peer.Sink, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if old := i.byNode[from]; old != nil {
+func (rs *snapshotReceivers) open(from uint64, header []byte, receive func() (incoming, error)) (peer.Sink, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if old := rs.byNode[from]; old != nil {
 		switch {
 		case old.busy:
 			return nil, errors.New("a snapshot from this node is being received already")
 		case old.header == string(header):
-			i.awakenLocked(old)
+			rs.awakenLocked(old)
 			return old, nil
 		}
-		i.dropLocked(old)
+		rs.dropLocked(old)
 	}
-	if i.closed {
+	if rs.closed {
 		return nil, timer.ErrStopped
 	}
 	in, err := receive()
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshotReceiver{owner: i, from: from, header: string(header), in: in, busy: true}
-	if i.byNode == nil {
-		i.byNode = map[uint64]*snapshotReceiver{}
+	s := &snapshotReceiver{owner: rs, from: from, header: string(header), in: in, busy: true}
+	if rs.byNode == nil {
+		rs.byNode = map[uint64]*snapshotReceiver{}
 	}
-	i.byNode[from] = s
+	rs.byNode[from] = s
 	return s, nil
 }
 
-func (i *intakes) awakenLocked(s *snapshotReceiver) {
+func (rs *snapshotReceivers) awakenLocked(s *snapshotReceiver) {
 	s.busy = true
 	s.expiry.Stop()
-	i.idle = slices.DeleteFunc(i.idle, func(other *snapshotReceiver) bool { return other == s })
+	rs.idle = slices.DeleteFunc(rs.idle, func(other *snapshotReceiver) bool { return other == s })
 }
 
 // dropLocked gives an idle one up, and its file.
-func (i *intakes) dropLocked(s *snapshotReceiver) {
-	i.awakenLocked(s)
+func (rs *snapshotReceivers) dropLocked(s *snapshotReceiver) {
+	rs.awakenLocked(s)
 	s.in.Abort()
-	delete(i.byNode, s.from)
+	delete(rs.byNode, s.from)
 }
 
 // close gives all idle ones up; there will be no others.
-func (i *intakes) close() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.closed = true
-	for len(i.idle) > 0 {
-		i.dropLocked(i.idle[0])
+func (rs *snapshotReceivers) close() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.closed = true
+	for len(rs.idle) > 0 {
+		rs.dropLocked(rs.idle[0])
 	}
 }
 
@@ -115,18 +115,18 @@ func (s *snapshotReceiver) Commit() error {
 
 // Close implements peer.Sink: the part that is there is kept for another try.
 func (s *snapshotReceiver) Close() {
-	k := s.owner
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	rs := s.owner
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
 	if s.ended {
-		delete(k.byNode, s.from)
+		delete(rs.byNode, s.from)
 		return
 	}
 	s.busy = false
-	s.expiry = time.AfterFunc(intakeIdleTime, s.expire)
-	k.idle = append(k.idle, s)
-	if len(k.idle) > intakesKept || k.closed {
-		k.dropLocked(k.idle[0])
+	s.expiry = time.AfterFunc(receiverIdleTime, s.expire)
+	rs.idle = append(rs.idle, s)
+	if len(rs.idle) > keptReceivers || rs.closed {
+		rs.dropLocked(rs.idle[0])
 	}
 }
 
