@@ -6,8 +6,8 @@ import (
 )
 
 // fence records that a majority of the meta group's voters finds a process gone. Those who wait for
-// it may end leases of that process which they found before they asked: see docs/adr/0048. A process
-// that lives takes it back when it registers.
+// it may end leases of that process which they found before they asked: see docs/adr/0048. A
+// process that lives takes it back when it registers.
 func (c *cluster) fence(_ int64, cmd *Command) Reply {
 	n, no := c.member(cmd.NodeID)
 	switch {
@@ -16,32 +16,18 @@ func (c *cluster) fence(_ int64, cmd *Command) Reply {
 	case n.Starts != cmd.Starts:
 		return Reply{Node: &n, Err: fmt.Errorf("%w: start %d of %s, which is at start %d", ErrNotGone, cmd.Starts, n.Name, n.Starts)}
 	}
-	voters, refused := 0, 0
-	for _, r := range c.rows[MetaGroup].Replicas {
-		if !r.Learner {
-			voters++
-			refused += boolInt(r.Node != n.ID && slices.Contains(cmd.Refused, r.Node))
-		}
+	voters, refused := c.rows[MetaGroup].Nodes(), 0
+	for _, voter := range voters {
+		refused += boolInt(voter != n.ID && slices.Contains(cmd.Refused, voter))
 	}
-	if 2*refused <= voters {
-		return Reply{Node: &n, Err: fmt.Errorf("%w: %d of %d voters", ErrNotGone, refused, voters)}
+	if 2*refused <= len(voters) {
+		return Reply{Node: &n, Err: fmt.Errorf("%w: %d of %d voters", ErrNotGone, refused, len(voters))}
 	}
 	if n.Fenced != cmd.Starts {
 		n.Fenced = cmd.Starts
 		c.put(n)
 	}
 	return Reply{Node: &n}
-}
-
-// MetaVoters are the nodes that vote in the meta group.
-func (s *State) MetaVoters() (nodes []uint64) {
-	row, _ := s.Row(MetaGroup)
-	for _, r := range row.Replicas {
-		if !r.Learner {
-			nodes = append(nodes, r.Node)
-		}
-	}
-	return nodes
 }
 
 // NewestStart is the newest process of a node that has registered; 0: none is known.

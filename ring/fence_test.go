@@ -17,7 +17,8 @@ func TestFenceNeedsAMajority(t *testing.T) {
 	}
 	refused(t, s, ErrNotFounded, fence(7, 1, 3, 4))
 	must(t, s, FoundCommand("c", 4, 3, nodes))
-	if voters := s.MetaVoters(); len(voters) != 5 {
+	row, _ := s.Row(MetaGroup)
+	if voters := row.Nodes(); len(voters) != 5 {
 		t.Fatalf("voters %v", voters)
 	}
 	for _, few := range [][]uint64{nil, {1, 3}, {1, 3, 3, 3}, {1, 2, 3}, {1, 3, 9}} {

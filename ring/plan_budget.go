@@ -14,11 +14,11 @@ const MoveRate = 64 << 20
 const SmallMove = MoveRate / movesPerSecond
 
 const (
-	// moveWindow is for how many seconds of a node's rate moves may be under way, in each direction.
-	// The controller's next turn comes before they are all done.
+	// moveWindow is for how many seconds of a node's rate moves may be under way, in each
+	// direction. The controller's next turn comes before they are all done.
 	moveWindow = 2
-	// minMoves is how many may be under way of whatever size: the next one is on its way already when
-	// one ends.
+	// minMoves is how many may be under way of whatever size: the next one is on its way already
+	// when one ends.
 	minMoves = 2
 	// movesPerSecond is what a small move costs: this part of a second's rate. A move also takes
 	// writes to the logs, and an election.
@@ -28,7 +28,7 @@ const (
 // MoveKind is why replicas move.
 type MoveKind int
 
-// The kinds, by urgency: what is less urgent leaves room for what is more so.
+// The kinds, the least urgent first. A move leaves room for those that are more urgent.
 const (
 	Balances MoveKind = iota // nodes get even shares, rows more zones
 	Drains                   // away from nodes that are to go
@@ -40,7 +40,7 @@ const (
 // String is the kind's name.
 func (k MoveKind) String() string { return [...]string{"balance", "drain", "repair"}[k] }
 
-// Moves is what moves, and what waits, and for what.
+// Moves are the replicas that move and that wait, with the causes.
 type Moves struct {
 	UnderWay [MoveKinds]int // replicas, or rows that get rid of one
 	Bytes    int64          // of them, about
@@ -131,8 +131,8 @@ func (l *load) add(bytes int64) {
 	l.moves++
 }
 
-// underWay counts the moves of a row that is not settled. One that takes nothing from a live node is
-// a repair.
+// underWay counts the moves of a row that is not settled. One that takes nothing from a live node
+// is a repair.
 func (p *planner) underWay(row *Assignment) {
 	kind := Repairs
 	for _, r := range row.Leaving {
@@ -181,8 +181,8 @@ func (p *planner) begin(i int, to uint64, kind MoveKind) {
 	p.place(i, false)
 }
 
-// replace has another node take the place of from in a row, or of none if from is 0; false: there is
-// none. It waits where there is no room for it.
+// replace has another node take the place of from in a row, or of none if from is 0; false: there
+// is none. It waits where there is no room for it.
 func (p *planner) replace(i int, from uint64, kind MoveKind) bool {
 	if !p.fits(i, 0, kind) { // the one that sends has none: most are, after many deaths
 		p.moves.Waiting[kind]++

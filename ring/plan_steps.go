@@ -198,7 +198,7 @@ func (p *planner) stable() bool {
 func (p *planner) balance() {
 	p.refused = false
 	p.layout.room = func(i int, to uint64) bool { return p.fits(i, to, Balances) }
-	for _, next := range []func() (change, bool){p.layout.spread, p.layout.level} {
+	for _, next := range []func() (change, bool){p.layout.balanceZones, p.layout.balanceReplicas} {
 		for c, ok := next(); ok; c, ok = next() {
 			p.layout.swap(c)
 			p.begin(c.row, c.to, Balances)
@@ -215,7 +215,7 @@ func (p *planner) order() {
 		return
 	}
 	for n := 0; n < maxOrders; {
-		chain := p.layout.lead()
+		chain := p.layout.balanceLeaders()
 		if len(chain) == 0 {
 			return
 		}

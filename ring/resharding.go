@@ -175,8 +175,9 @@ func (s *State) Shards() Shards {
 	return n
 }
 
-// Unborn is the shard that still has the timers of another, or may have; 0: that one has them.
-func (s *State) Unborn(id timer.ShardID) timer.ShardID {
+// UndividedFrom is the shard that still has the timers of another, or may have; 0: that one has
+// them.
+func (s *State) UndividedFrom(id timer.ShardID) timer.ShardID {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	c := &s.cluster

@@ -63,7 +63,7 @@ func TestShardsDouble(t *testing.T) {
 		if want := ([]Shards{{4, 2, 2}, {8, 2, 4}}[min(i/2, 1)]); s.Shards() != want {
 			t.Fatalf("step %d: %+v, want %+v", i, s.Shards(), want)
 		}
-		if from := s.Unborn(timer.ShardID(3 + i)); from != w.Shard || s.Unborn(w.Shard) != 0 {
+		if from := s.UndividedFrom(timer.ShardID(3 + i)); from != w.Shard || s.UndividedFrom(w.Shard) != 0 {
 			t.Fatalf("step %d: shard %d is yet to be divided from %d", i, 3+i, from)
 		}
 		refused(t, s, ErrResharding, Command{Verb: SetShards, Shards: 2 * now})
@@ -233,7 +233,7 @@ func checkDividing(t *testing.T, s *State) {
 		if from := &rows[row.From]; !from.Settled || !sameNodes(from.Replicas, row.Replicas) {
 			t.Fatalf("%+v moves while %+v is divided from it", from, row)
 		}
-		if from := s.Unborn(row.Group); from != row.From {
+		if from := s.UndividedFrom(row.Group); from != row.From {
 			t.Fatalf("the timers of %+v are looked for in shard %d", row, from)
 		}
 	}

@@ -50,12 +50,12 @@ func TargetFrom(current [][]uint64, nodes []TargetNode, groups, replicas int) []
 			b.add(i, b.pick(i, 0))
 		}
 	}
-	for _, next := range []func() (change, bool){b.spread, b.level} {
+	for _, next := range []func() (change, bool){b.balanceZones, b.balanceReplicas} {
 		for c, ok := next(); ok; c, ok = next() {
 			b.swap(c)
 		}
 	}
-	for order := b.lead(); len(order) > 0; order = b.lead() {
+	for order := b.balanceLeaders(); len(order) > 0; order = b.balanceLeaders() {
 		for _, c := range order {
 			b.first(c.row, c.to)
 		}
@@ -136,7 +136,7 @@ type nodeLoad struct {
 }
 
 type shardAssignment struct {
-	nodes   []uint64 // by rank; some may have no seat
+	nodes   []uint64 // by rank; some may have no nodeLoad
 	pinned  bool     // not to be changed (again)
 	stuck   bool     // and will not change: its group has lost its majority
 	leaving []uint64 // may still hold data of it: not to be given a new replica

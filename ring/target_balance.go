@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// spread is a swap that brings a row into one more zone.
-func (l *layout) spread() (change, bool) {
+// balanceZones is a swap that brings a row into one more zone.
+func (l *layout) balanceZones() (change, bool) {
 	for i := range l.rows {
 		row := &l.rows[i]
 		if row.pinned || len(row.nodes) != l.want {
@@ -27,10 +27,10 @@ func (l *layout) spread() (change, bool) {
 	return change{}, false
 }
 
-// level is a swap that takes from a node with too many replicas, or gives to one with too few. It
-// never costs a row a zone. Its ends differ by two at least: so the sum of squares falls, and no
-// move is ever undone by another.
-func (l *layout) level() (change, bool) {
+// balanceReplicas is a swap that takes from a node with too many replicas, or gives to one with too
+// few. It never costs a row a zone. Its ends differ by two at least: so the sum of squares falls,
+// and no move is ever undone by another.
+func (l *layout) balanceReplicas() (change, bool) {
 	if len(l.loads) < 2 {
 		return change{}, false
 	}
@@ -143,11 +143,11 @@ func (l *layout) movable(from, to *nodeLoad) (best int, ok bool) {
 	return best, bestScore >= 0
 }
 
-// lead evens out first ranks, by changing the order within rows alone: one row whose first cannot
-// lead, or a chain of rows that takes one first rank from a node with too many, or to one with too
-// few, through others that stay as they are.
-func (l *layout) lead() []change {
-	edges := make([][]int, len(l.loads)) // rows by the seat that is first
+// balanceLeaders evens out first ranks, by changing the order within rows alone: one row whose
+// first cannot lead, or a chain of rows that takes one first rank from a node with too many, or to
+// one with too few, through others that stay as they are.
+func (l *layout) balanceLeaders() []change {
+	edges := make([][]int, len(l.loads)) // rows by the place in loads of the node that is first
 	total, leaders := 0, 0
 	for i := range l.rows {
 		row := &l.rows[i]

@@ -108,7 +108,8 @@ func (d *decisions) checkFence(cmd *ring.Command) error {
 	question := binary.AppendUvarint(binary.AppendUvarint(nil, cmd.NodeID), uint64(cmd.Starts))
 	var mu sync.Mutex
 	cmd.Refused = nil
-	voters, all := d.State.MetaVoters(), task.NewGroup(d.tasks)
+	row, _ := d.State.Row(ring.MetaGroup)
+	voters, all := row.Nodes(), task.NewGroup(d.tasks)
 	for _, voter := range voters {
 		if voter == cmd.NodeID {
 			continue

@@ -236,7 +236,7 @@ func (m *Member) serves() error {
 		return errors.New("this node is in no cluster yet, or has not got its state")
 	}
 	for _, row := range m.State.Rows() {
-		if m.State.Unborn(row.Group) != 0 {
+		if m.State.UndividedFrom(row.Group) != 0 {
 			continue // its parent is looked at
 		}
 		if row.Names(m.id) && m.host.LacksLeader(row.Group, was) {

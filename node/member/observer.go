@@ -14,13 +14,14 @@ import (
 type observer struct{ *local }
 
 // LikelyLeaders lists the nodes that may lead a shard: first those that report it, silent ones
-// last, then those of its row. Requests ask for it: its cost does not depend on the number of nodes.
+// last, then those of its row. Requests ask for it: its cost does not depend on the number of
+// nodes.
 func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
 	out := slices.DeleteFunc(o.liveness.leaders(o.clock.Mono(), id), func(node uint64) bool {
 		n, ok := o.State.Node(node)
 		return !ok || n.State == ring.NodeRemoved
 	})
-	if from := o.born(id); from != id {
+	if from := o.holder(id); from != id {
 		for _, node := range o.LikelyLeaders(from) {
 			if !slices.Contains(out, node) {
 				out = append(out, node)
@@ -87,7 +88,7 @@ func (o *observer) Silent(node uint64) bool {
 
 // Replicas are the nodes that are to have a replica of a shard.
 func (o *observer) Replicas(id timer.ShardID) (nodes []uint64) {
-	row, _ := o.State.Row(o.born(id))
+	row, _ := o.State.Row(o.holder(id))
 	for _, r := range row.Replicas {
 		nodes = append(nodes, r.Node)
 	}

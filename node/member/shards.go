@@ -11,8 +11,8 @@ import (
 )
 
 // The number of timer shards grows while a cluster runs. A node learns of it from its copy of the
-// meta group's state, stores it in its identity, and only then lets its host grow: its log never has
-// records of a group that its next start would not know.
+// meta group's state, stores it in its identity, and only then lets its host grow: its log never
+// has records of a group that its next start would not know.
 
 // growRetry is the pause after the number could not be stored.
 const growRetry = time.Second
@@ -46,8 +46,8 @@ func (l *local) Steady() bool {
 	return n.steady && n.Now == l.host.Shards() && n.Now >= l.State.Shards().Now
 }
 
-// followShards lets this node count with as many shards as its copy of the state has; false: it does
-// not yet, and tries again.
+// followShards lets this node count with as many shards as its copy of the state has; false: it
+// does not yet, and tries again.
 func (m *Member) followShards(ctx context.Context) bool {
 	want := m.State.Shards()
 	have := m.now.Load()
@@ -85,8 +85,8 @@ func (m *Member) SetShards(ctx context.Context, shards int) error {
 	return err
 }
 
-// GrowthMoves is how many replicas will move to other nodes once there are so many shards. The error
-// is that of SetShards.
+// GrowthMoves is how many replicas will move to other nodes once there are so many shards. The
+// error is that of SetShards.
 func (m *Member) GrowthMoves(ctx context.Context, shards int) (int, error) {
 	if err := m.CatchUp(ctx); err != nil {
 		return 0, err
@@ -94,10 +94,10 @@ func (m *Member) GrowthMoves(ctx context.Context, shards int) (int, error) {
 	return m.State.GrowthMoves(shards)
 }
 
-// born is the shard that has the timers of a shard: itself, or the one that it is yet to be divided
-// from.
-func (l *local) born(id timer.ShardID) timer.ShardID {
-	if from := l.State.Unborn(id); from != 0 {
+// holder is the shard that has the timers of a shard: itself, or the one that it is yet to be
+// divided from.
+func (l *local) holder(id timer.ShardID) timer.ShardID {
+	if from := l.State.UndividedFrom(id); from != 0 {
 		return from
 	}
 	return id

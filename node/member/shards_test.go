@@ -54,8 +54,8 @@ func decide(t *testing.T, m *Member, cmd ring.Command) {
 	}
 }
 
-// TestNodeCountsWithMoreShards: the identity on disk has a number of shards before the host does. As
-// long as it cannot be stored the host stays as it is, and no read of many shards is right.
+// TestNodeCountsWithMoreShards: the identity on disk has a number of shards before the host does.
+// As long as it cannot be stored the host stays as it is, and no read of many shards is right.
 func TestNodeCountsWithMoreShards(t *testing.T) {
 	m, h := grower(t)
 	counts := func(now, first int, steady bool) {
@@ -83,7 +83,7 @@ func TestNodeCountsWithMoreShards(t *testing.T) {
 	counts(4, 2, true)
 	for shard := timer.ShardID(1); shard <= 2; shard++ {
 		decide(t, m, ring.Command{Verb: ring.Divide, Group: shard, Epoch: 1})
-		if from := m.born(shard + 2); from != shard {
+		if from := m.holder(shard + 2); from != shard {
 			t.Errorf("the timers of shard %d are in %d", shard+2, from)
 		}
 		decide(t, m, ring.Command{Verb: ring.Reconciled, Group: shard + 2, Epoch: 1})
@@ -127,8 +127,8 @@ func TestStartWhileShardsDouble(t *testing.T) {
 	}
 }
 
-// TestStoredNumberOfShardsNeverShrinks: after a start a node's copy of the meta group's state can be
-// older than what the process before had stored, and had records of in its log. Found by the
+// TestStoredNumberOfShardsNeverShrinks: after a start a node's copy of the meta group's state can
+// be older than what the process before had stored, and had records of in its log. Found by the
 // simulator.
 func TestStoredNumberOfShardsNeverShrinks(t *testing.T) {
 	m, h := grower(t)
