@@ -26,11 +26,9 @@ const (
 // Config is the configuration of a run. Zero values are the defaults named in the tags or chosen by
 // the mode.
 type Config struct {
-	Mode        Mode          `kong:"-" json:"mode"`
-	URL         []string      `name:"url" help:"Server to load; repeat for several." default:"http://127.0.0.1:7700" json:"url"`
-	Token       string        `help:"Bearer token." placeholder:"TOKEN" env:"CARILLON_TOKEN" json:"-"`
-	CA          string        `name:"ca" help:"Authorities to trust for https, besides the system's (PEM)." placeholder:"FILE" env:"CARILLON_CA" json:"-"`
-	ClientCert  string        `help:"Certificate and its private key, where nodes ask for one (PEM)." placeholder:"FILE" env:"CARILLON_CLIENT_CERT" json:"-"`
+	Mode        Mode     `kong:"-" json:"mode"`
+	URL         []string `name:"url" help:"Server to load; repeat for several." default:"http://127.0.0.1:7700" json:"url"`
+	Credentials `embed:""`
 	AnyNode     bool          `help:"Spread requests evenly over the servers. Otherwise one about a single timer goes to the server that leads its shard, as answers name it." json:"any_node"`
 	Connections int           `short:"c" help:"Requests in flight, each on a connection of its own." default:"64" json:"connections"`
 	Threads     int           `short:"t" help:"Processors to use (default: add one for each 128 connections, otherwise all)." placeholder:"N" json:"threads"`
@@ -56,12 +54,24 @@ type Config struct {
 	Keep        bool          `help:"Leave timers that are not waited for where they are, instead of cancelling each to see that it is there." json:"keep"`
 	Grace       time.Duration `help:"A timer is lost when it is this late and nothing else has arrived for as long." default:"10s" json:"grace_ns"`
 	Seed        uint64        `help:"Seed of all choices." default:"1" json:"seed"`
-	JSON        string        `name:"json" help:"Write the report as JSON to this file (- = standard output)." placeholder:"FILE" json:"-"`
-	HTML        string        `name:"html" help:"Write the report as one HTML page to this file." placeholder:"FILE" json:"-"`
-	Quiet       bool          `short:"q" help:"No progress line." json:"-"`
+	Output      `embed:""`
 
 	// EachSecond gets what the progress line shows, and is waited for. nil: nobody wants it.
 	EachSecond func(Progress) `kong:"-" json:"-"`
+}
+
+// Credentials are those of a run to its servers.
+type Credentials struct {
+	Token      string `help:"Bearer token." placeholder:"TOKEN" env:"CARILLON_TOKEN" json:"-"`
+	CA         string `name:"ca" help:"Authorities to trust for https, besides the system's (PEM)." placeholder:"FILE" env:"CARILLON_CA" json:"-"`
+	ClientCert string `help:"Certificate and its private key, where nodes ask for one (PEM)." placeholder:"FILE" env:"CARILLON_CLIENT_CERT" json:"-"`
+}
+
+// Output is where the report goes, besides standard output.
+type Output struct {
+	JSON  string `name:"json" help:"Write the report as JSON to this file (- = standard output)." placeholder:"FILE" json:"-"`
+	HTML  string `name:"html" help:"Write the report as one HTML page to this file." placeholder:"FILE" json:"-"`
+	Quiet bool   `short:"q" help:"No progress line." json:"-"`
 }
 
 // Bounds of a Config.

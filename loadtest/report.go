@@ -28,7 +28,30 @@ type Report struct {
 	TesterWaited float64 `json:"tester_waited"`
 	Starved      bool    `json:"tester_was_starved"`
 
-	// More faults of the server. All must be 0.
+	Faults
+	Events
+
+	// External receiver: not delivered though due for the grace time.
+	Overdue    int64            `json:"overdue"`
+	FirstError string           `json:"first_error,omitempty"`
+	Foreign    int64            `json:"foreign"` // deliveries of other runs' timers
+	ByOp       map[string]int64 `json:"by_operation"`
+	Seconds    float64          `json:"seconds"` // measured time
+	CutShort   bool             `json:"cut_short"`
+	// No server accepted connections at the end: timers counted as lost may only be late.
+	Gone         bool         `json:"server_gone"`
+	Bottleneck   bool         `json:"tester_was_bottleneck"`
+	Config       Config       `json:"config"`
+	Started      time.Time    `json:"started"`
+	Surroundings Surroundings `json:"surroundings"`
+	Receivers    *Receivers   `json:"many_receivers,omitempty"`
+
+	latencyCurve, latenessCurve []hist.Point
+	series                      []second
+}
+
+// Faults are promises of the server that it broke, besides those in Report. All must be 0.
+type Faults struct {
 	// Arrived after its cancel was answered "prevented".
 	CancelledFired int64 `json:"cancelled_fired"`
 	// The old version arrived after its change was acknowledged.
@@ -39,8 +62,10 @@ type Report struct {
 	StaleReads int64 `json:"stale_reads"`
 	Unexpected int64 `json:"unexpected"` // arrived though its add or change was refused
 	Vanished   int64 `json:"vanished"`   // acknowledged, then answered 404
+}
 
-	// Other events.
+// Events are counts that break no promise.
+type Events struct {
 	Added   int64 `json:"added"`
 	Changed int64 `json:"changed"`
 	Refused int64 `json:"refused"` // adds answered 4xx
@@ -59,23 +84,6 @@ type Report struct {
 	Pending   int64 `json:"pending"`    // left on the server by a run cut short
 	// Open loop: requests that the time did not suffice for.
 	Unsent int64 `json:"unsent"`
-	// External receiver: not delivered though due for the grace time.
-	Overdue    int64            `json:"overdue"`
-	FirstError string           `json:"first_error,omitempty"`
-	Foreign    int64            `json:"foreign"` // deliveries of other runs' timers
-	ByOp       map[string]int64 `json:"by_operation"`
-	Seconds    float64          `json:"seconds"` // measured time
-	CutShort   bool             `json:"cut_short"`
-	// No server accepted connections at the end: timers counted as lost may only be late.
-	Gone         bool         `json:"server_gone"`
-	Bottleneck   bool         `json:"tester_was_bottleneck"`
-	Config       Config       `json:"config"`
-	Started      time.Time    `json:"started"`
-	Surroundings Surroundings `json:"surroundings"`
-	Receivers    *Receivers   `json:"many_receivers,omitempty"`
-
-	latencyCurve, latenessCurve []hist.Point
-	series                      []second
 }
 
 // second is one second of a run, for the charts.

@@ -354,15 +354,19 @@ func (r *run) report(cut bool) Report {
 	a := takeAudit(r.ledger, byMs)
 	t := r.tally
 	report := Report{
-		Ops: t.ops.Load(), Errors: t.errors.Load(), Fired: t.fired.Load(), Early: t.early.Load(),
-		Duplicate: t.duplicate.Load(), Lost: a.lost + a.vanished, Pending: a.pending,
-		CancelledFired: t.cancelledFired.Load(), Stale: t.stale.Load(), WrongPayload: t.wrong.Load(),
-		Unexpected: t.unexpected.Load(), StaleReads: t.staleReads.Load(), Vanished: t.vanished.Load(), Added: t.added.Load(), Changed: t.changed.Load(),
-		Refused: t.refused.Load(), Unknown: t.unknown.Load(), ServerErrors: t.serverErrors.Load(), Timeouts: t.timeouts.Load(),
-		Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(),
-		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
-		Unsent: t.unsent.Load(), Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
-		CutShort: cut, Gone: r.gone, TesterCPU: r.cpu.cores, TesterWaited: r.cpu.waited, Starved: r.cpu.starved(), Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
+		Ops: t.ops.Load(), Errors: t.errors.Load(), Fired: t.fired.Load(), Lost: a.lost + a.vanished, Early: t.early.Load(), Duplicate: t.duplicate.Load(),
+		TesterCPU: r.cpu.cores, TesterWaited: r.cpu.waited, Starved: r.cpu.starved(),
+		Faults: Faults{
+			CancelledFired: t.cancelledFired.Load(), Stale: t.stale.Load(), WrongPayload: t.wrong.Load(), StaleReads: t.staleReads.Load(),
+			Unexpected: t.unexpected.Load(), Vanished: t.vanished.Load(),
+		},
+		Events: Events{
+			Added: t.added.Load(), Changed: t.changed.Load(), Refused: t.refused.Load(), Unknown: t.unknown.Load(), ServerErrors: t.serverErrors.Load(),
+			Timeouts: t.timeouts.Load(), Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(), Dead: t.dead.Load(),
+			Retries: t.retries.Load(), AddedLate: t.addedLate.Load(), Pending: a.pending, Unsent: t.unsent.Load(),
+		},
+		Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
+		CutShort: cut, Gone: r.gone, Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
 		Config: r.config, Started: r.start, Surroundings: r.around, Receivers: r.ofReceivers(),
 	}
 	for op := range t.byOperation {

@@ -368,7 +368,7 @@ func TestBadConfigurationIsTold(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	c := Config{Mode: ModeAdd, URL: []string{"http://127.0.0.1:1"}, Timers: 4, Quiet: true}
+	c := Config{Mode: ModeAdd, URL: []string{"http://127.0.0.1:1"}, Timers: 4, Output: Output{Quiet: true}}
 	if _, err := Run(t.Context(), c, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("error = %v, want one that names the server", err)
 	}
@@ -416,7 +416,7 @@ func TestReportsGoWhereTheyAreAsked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		f := newFake(t, nil)
-		c := quick(f, Config{Mode: ModeAdd, Timers: 10, Delay: "1h", HTML: filepath.Join(t.TempDir(), "no", "such", "folder")})
+		c := quick(f, Config{Mode: ModeAdd, Timers: 10, Delay: "1h", Output: Output{HTML: filepath.Join(t.TempDir(), "no", "such", "folder")}})
 		if _, err := runOn(t.Context(), f.pipes.network(), c, io.Discard, io.Discard); err == nil || len(f.timers) > 0 {
 			t.Errorf("error = %v with %d timers made", err, len(f.timers))
 		}
@@ -483,7 +483,7 @@ func TestReportFiles(t *testing.T) {
 		f := newFake(t, nil)
 		dir := t.TempDir()
 		jsonFile, htmlFile := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html")
-		play(t, f, Config{Mode: ModeFire, JSON: jsonFile, HTML: htmlFile})
+		play(t, f, Config{Mode: ModeFire, Output: Output{JSON: jsonFile, HTML: htmlFile}})
 		text, err := os.ReadFile(jsonFile)
 		if err != nil {
 			t.Fatal(err)

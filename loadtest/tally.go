@@ -14,27 +14,34 @@ type tally struct {
 	ops, errors atomic.Int64
 
 	// Over the whole run, warm-up included.
-	byOperation                           [len(operationNames)]atomic.Int64
-	added, changed, refused, unknown      atomic.Int64
-	prevented                             atomic.Int64
-	conflicts, timeouts, broken           atomic.Int64
-	vanished, dead, addedLate, unsent     atomic.Int64
-	overdue, staleReads                   atomic.Int64
-	inFlight                              atomic.Int64
-	fired, retries, early, duplicate      atomic.Int64
-	cancelledFired, stale, wrong, foreign atomic.Int64
-	serverErrors, unexpected              atomic.Int64
-	firstFiredUs, lastFiredUs             atomic.Int64 // arrivals, Unix µs
+	byOperation                      [len(operationNames)]atomic.Int64
+	added, changed, refused, unknown atomic.Int64
+	prevented                        atomic.Int64
+	conflicts, timeouts, broken      atomic.Int64
+	vanished, dead, addedLate        atomic.Int64
+	unsent, overdue, staleReads      atomic.Int64
+	inFlight, serverErrors           atomic.Int64
+	deliveries
 
 	first atomic.Pointer[string] // the first failure, in words
 
-	latency  *hist.Recorder
+	latency *hist.Recorder
+	due     dueBins
+}
+
+// deliveries are the counts of what the receiver gets.
+type deliveries struct {
+	fired, retries, early, duplicate      atomic.Int64
+	cancelledFired, stale, wrong, foreign atomic.Int64
+	unexpected                            atomic.Int64
+	firstFiredUs, lastFiredUs             atomic.Int64 // arrivals, Unix µs
+
 	lateness *hist.Recorder
-	due      dueBins
 }
 
 func newTally(baseMs int64) *tally {
-	t := &tally{latency: hist.NewRecorder(), lateness: hist.NewRecorder()}
+	t := &tally{latency: hist.NewRecorder()}
+	t.lateness = hist.NewRecorder()
 	t.due.baseMs = baseMs
 	return t
 }

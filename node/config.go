@@ -18,9 +18,9 @@ import (
 	"carillon/node/limits"
 )
 
-// Config is a node's configuration. The zero value of a field means its documented default. The tags
-// make flags, environment variables and keys of a file of it: the text of help has the bounds and,
-// in brackets, the default.
+// Config is a node's configuration. The zero value of a field means its documented default. The
+// tags make flags, environment variables and keys of a file of it: the text of help has the bounds
+// and, in brackets, the default.
 type Config struct {
 	DataDir string `name:"data" default:"${data}" placeholder:"DIR" help:"Where everything is kept (${default})."`
 	// Port 0 picks a free one (see Node.Addr).
@@ -51,29 +51,14 @@ type Config struct {
 	// While one node holds the level back, the release before can be started again.
 	FeatureLevel int `placeholder:"N" help:"Highest feature level that it uses (the release's)."`
 
-	AuthFile     string `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
-	HTTPCert     string `name:"http-cert" placeholder:"FILE" help:"Certificate of the API, with its chain (PEM): clients use https. Read again on SIGHUP."`
-	HTTPKey      string `name:"http-key" placeholder:"FILE" help:"Private key of --http-cert (PEM)."`
-	HTTPClientCA string `name:"http-client-ca" placeholder:"FILE" help:"Clients must show a certificate of these authorities (PEM)."`
-	// Insecure allows ports that other machines can reach without credentials: HTTP without
-	// AuthFile, Gossip without GossipKeyFile, Peer without that or certificates.
-	Insecure bool `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
-	// By it nodes know each other, and discovery is encrypted; empty: neither.
-	GossipKeyFile string `name:"gossip-key" placeholder:"FILE" help:"Key file of the cluster, one for all nodes."`
-	// The first key seals secrets before they are written or sent to other nodes, all of them open
-	// (see package secret); empty: secrets lie in the clear.
-	SecretsKeyFile string `name:"secrets-key" placeholder:"FILE" help:"Keys that seal secrets at rest, one file for all nodes."`
-	// All three, or none: then mutual TLS between nodes is made of GossipKeyFile.
-	PeerCert string `placeholder:"FILE" help:"Certificate that names this node (PEM)."`
-	PeerKey  string `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
-	PeerCA   string `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
+	Credentials `embed:""`
 
 	AuditLog string `placeholder:"FILE" help:"Who changed what, a line of JSON each; off for none (audit.log in --data, where there are tokens)."`
 	// Private networks are allowed by themselves only where HTTP is loopback and there is no
 	// AuthFile: a node that asks for tokens has users to keep apart.
 	CallbackAllow []netip.Prefix `placeholder:"CIDR" help:"Networks that receivers may be in, besides public ones."`
-	// At least 64 MiB. Adds are refused when a quarter of it, or 128 MiB, is left. 0, and where they
-	// are less: the limits of GOMEMLIMIT, of the process's control groups and of the machine.
+	// At least 64 MiB. Adds are refused when a quarter of it, or 128 MiB, is left. 0, and where
+	// they are less: the limits of GOMEMLIMIT, of the process's control groups and of the machine.
 	MemoryLimit    int64 `type:"bytes" placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
 	MaxConnections int   `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	// See package slots of transport/callback for how they are divided among tenants, topics and
@@ -184,7 +169,7 @@ func (c Config) validate() error {
 	}
 	errs = append(errs, c.validateAddresses()...)
 	errs = append(errs, c.validateCluster()...)
-	errs = append(errs, c.validateKeys()...)
+	errs = append(errs, c.Credentials.validate()...)
 	errs = append(errs, c.validateAlone()...)
 	errs = append(errs, c.Outside.validate()...)
 	return errors.Join(errs...)

@@ -38,6 +38,26 @@ func nameOf(host string) string {
 	return fit
 }
 
+// Credentials are the files by which clients and nodes are known, and that seal secrets.
+type Credentials struct {
+	AuthFile     string `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
+	HTTPCert     string `name:"http-cert" placeholder:"FILE" help:"Certificate of the API, with its chain (PEM): clients use https. Read again on SIGHUP."`
+	HTTPKey      string `name:"http-key" placeholder:"FILE" help:"Private key of --http-cert (PEM)."`
+	HTTPClientCA string `name:"http-client-ca" placeholder:"FILE" help:"Clients must show a certificate of these authorities (PEM)."`
+	// Insecure allows ports that other machines can reach without credentials: HTTP without
+	// AuthFile, Gossip without GossipKeyFile, Peer without that or certificates.
+	Insecure bool `name:"insecure-no-auth" help:"Allow addresses that are not loopback without credentials or keys."`
+	// By it nodes know each other, and discovery is encrypted; empty: neither.
+	GossipKeyFile string `name:"gossip-key" placeholder:"FILE" help:"Key file of the cluster, one for all nodes."`
+	// The first key seals secrets before they are written or sent to other nodes, all of them open
+	// (see package secret); empty: secrets lie in the clear.
+	SecretsKeyFile string `name:"secrets-key" placeholder:"FILE" help:"Keys that seal secrets at rest, one file for all nodes."`
+	// All three, or none: then mutual TLS between nodes is made of GossipKeyFile.
+	PeerCert string `placeholder:"FILE" help:"Certificate that names this node (PEM)."`
+	PeerKey  string `placeholder:"FILE" help:"Private key of --peer-cert (PEM)."`
+	PeerCA   string `name:"peer-ca" placeholder:"FILE" help:"Authority of all nodes' certificates (PEM)."`
+}
+
 // validateAddresses: a port that other machines can reach needs credentials.
 func (c Config) validateAddresses() (errs faults) {
 	tls := c.PeerCert != "" && c.PeerKey != "" && c.PeerCA != ""
@@ -111,8 +131,8 @@ func (c Config) validateCluster() (errs faults) {
 	return errs
 }
 
-// validateKeys reads the files of keys, so that a fault in it is found before anything is started.
-func (c Config) validateKeys() (errs faults) {
+// validate reads the files of keys, so that a fault in it is found before anything is started.
+func (c Credentials) validate() (errs faults) {
 	given := 0
 	for _, path := range []string{c.PeerCert, c.PeerKey, c.PeerCA} {
 		if path != "" {

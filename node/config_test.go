@@ -98,8 +98,8 @@ func TestConfigTakesGuardedAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{
-		HTTP: "0.0.0.0:7700", AuthFile: "tokens.yaml", Gossip: "0.0.0.0:7702", GossipKeyFile: key,
-		Peer: "0.0.0.0:7701", PeerCert: "c", PeerKey: "k", PeerCA: "a",
+		HTTP: "0.0.0.0:7700", Gossip: "0.0.0.0:7702", Peer: "0.0.0.0:7701",
+		Credentials: Credentials{AuthFile: "tokens.yaml", GossipKeyFile: key, PeerCert: "c", PeerKey: "k", PeerCA: "a"},
 	}
 	if err := c.withDefaults().validate(); err != nil {
 		t.Error(err)

@@ -89,7 +89,7 @@ func checkOwnersFile(setting, path string, info fs.FileInfo) (shared bool, err e
 
 // checkPeerKey looks at the rights of others to the private key of the node's certificate; it is
 // read elsewhere.
-func (c Config) checkPeerKey() (shared bool, err error) {
+func (c Credentials) checkPeerKey() (shared bool, err error) {
 	if c.PeerKey == "" {
 		return false, nil
 	}
@@ -163,7 +163,7 @@ func sizesText(sizes []int) string {
 var gossipKeySizes = []int{16, 24, 32}
 
 // readGossipKeys reads the keys by which nodes know each other; none without a file.
-func (c Config) readGossipKeys() (keyFile, error) {
+func (c Credentials) readGossipKeys() (keyFile, error) {
 	if c.GossipKeyFile == "" {
 		return keyFile{}, nil
 	}

@@ -86,7 +86,7 @@ func TestKeyFileOfOthers(t *testing.T) {
 		}
 	}
 	for mode, want := range map[os.FileMode]string{0o600: "", 0o440: "", 0o640: "shared", 0o660: "chmod 600"} {
-		shared, err := Config{PeerKey: writeKeys(t, "a PEM file", mode)}.checkPeerKey()
+		shared, err := Credentials{PeerKey: writeKeys(t, "a PEM file", mode)}.checkPeerKey()
 		if (err != nil) != (want == "chmod 600") || shared != (want == "shared") {
 			t.Errorf("the key of a certificate, %o: shared %v, %v", mode, shared, err)
 		}

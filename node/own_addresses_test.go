@@ -87,9 +87,9 @@ func TestWhereCallbacksGo(t *testing.T) {
 		}
 	}
 	f(Config{}, local, "public, private and loopback", map[string]bool{"8.8.8.8": true, "127.0.0.1": true, "10.0.0.1": true, "169.254.169.254": false})
-	f(Config{AuthFile: "tokens.yaml"}, local, "public addresses alone", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "10.0.0.1": false, "localhost": false, "localhost:8080": false})
-	f(Config{AuthFile: "tokens.yaml", CallbackAllow: ten}, local, "public addresses, and by --callback-allow 10.0.0.0/8", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "10.0.0.1": true})
-	f(Config{Insecure: true}, open, "public addresses alone", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "shop.localhost": false, "shop:8080": true})
+	f(Config{Credentials: Credentials{AuthFile: "tokens.yaml"}}, local, "public addresses alone", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "10.0.0.1": false, "localhost": false, "localhost:8080": false})
+	f(Config{Credentials: Credentials{AuthFile: "tokens.yaml"}, CallbackAllow: ten}, local, "public addresses, and by --callback-allow 10.0.0.0/8", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "10.0.0.1": true})
+	f(Config{Credentials: Credentials{Insecure: true}}, open, "public addresses alone", map[string]bool{"8.8.8.8": true, "127.0.0.1": false, "shop.localhost": false, "shop:8080": true})
 }
 
 // TestOwnPortsAreKnownAtTheStart: those of the node and those that its process has beside, before

@@ -122,8 +122,8 @@ func TestWhenOthersProveThatTheyAreNodes(t *testing.T) {
 		cfg  Config
 		want bool
 	}{
-		"a key":        {Config{GossipKeyFile: "key"}, true},
-		"certificates": {Config{PeerCert: "cert"}, true},
+		"a key":        {Config{Credentials: Credentials{GossipKeyFile: "key"}}, true},
+		"certificates": {Config{Credentials: Credentials{PeerCert: "cert"}}, true},
 		"neither":      {Config{}, false},
 	} {
 		if got := (&process{cfg: tt.cfg}).proven(); got != tt.want {

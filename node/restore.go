@@ -67,7 +67,7 @@ func Restore(cfg RestoreConfig) (*Restored, error) {
 		host, _ := os.Hostname()
 		cfg.Name = nameOf(host)
 	}
-	keys, _, err := (Config{SecretsKeyFile: cfg.SecretsKeyFile}).readSecretsKeys()
+	keys, _, err := (Credentials{SecretsKeyFile: cfg.SecretsKeyFile}).readSecretsKeys()
 	if err != nil {
 		return nil, err
 	}

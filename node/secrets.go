@@ -40,7 +40,7 @@ type lackedKey struct {
 const lackedFor = 5 * time.Second
 
 // readSecretsKeys reads the keys for secrets at rest; nil without a file.
-func (c Config) readSecretsKeys() (keys *secret.Keys, shared bool, err error) {
+func (c Credentials) readSecretsKeys() (keys *secret.Keys, shared bool, err error) {
 	if c.SecretsKeyFile == "" {
 		return nil, false, nil
 	}

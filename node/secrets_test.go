@@ -182,7 +182,7 @@ func (r *running) sealedBy(letters string) map[string]int {
 	for id, n := range r.node.run.Load().core.Load().member.State.SealedBy() {
 		name := id
 		for _, c := range letters {
-			if keys, _, err := (Config{SecretsKeyFile: writeKeys(r.t, secretsKey(string(c)), 0o600)}).readSecretsKeys(); err == nil && keys.First() == id {
+			if keys, _, err := (Credentials{SecretsKeyFile: writeKeys(r.t, secretsKey(string(c)), 0o600)}).readSecretsKeys(); err == nil && keys.First() == id {
 				name = string(c)
 			}
 		}

@@ -52,6 +52,13 @@ type Command struct {
 	Backup       backupCmd       `cmd:"" help:"Back the whole cluster up, while it runs."`
 	Destinations destinationsCmd `cmd:"" help:"Receivers that the nodes call, and their breakers."`
 
+	Nodes nodeCommands `embed:""`
+
+	Settings settingCommands `embed:""`
+}
+
+// nodeCommands show the nodes and shards of a cluster, and act on its nodes.
+type nodeCommands struct {
 	Cluster clusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
 	Shard   shardCmd   `cmd:"" help:"Show a shard."`
 	Drain   drainCmd   `cmd:"" help:"Move all shards off a node."`
@@ -63,8 +70,6 @@ type Command struct {
 	Upgrade upgradeCmd `cmd:"" help:"Show how far an upgrade is, or end it."`
 
 	Remove removeCmd `cmd:"" help:"Take a node out for good, once it is drained or down."`
-
-	Settings settingCommands `embed:""`
 }
 
 // settingCommands change what holds for a whole cluster.
