@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"transport":        {"docs", "internal/audit", "internal/certificate", "internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer", "timer/encoding"},
 	"test/sim":         {"test/sim/forged", "test/memfs", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "shard/events", "shard/halt", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/table/index", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "internal/reuse", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/rest", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "internal/reuse", "shard/events", "shard/halt", "shard/idle", "shard/raftlog", "shard/record", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
 	"internal/clocks":  {},
@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"shard/table/slab":    {"timer"},
 	"shard/events":        {"shard/table", "timer"},
 	"shard/halt":          {"internal/vfs"},
-	"shard/rest":          {},
+	"shard/idle":          {},
 	"shard/retention":     {"shard/record"},
 	"shard/silence":       {},
 	"shard/snapshot":      {"internal/vfs", "timer", "wal"},
@@ -115,7 +115,7 @@ var raftImporters = []string{"shard", "shard/raftlog", "shard/record"}
 var pure = map[string][]string{
 	"wheel":               {},
 	"shard/events":        {},
-	"shard/rest":          {"sync/atomic"}, // what workers leave for who moves the clock
+	"shard/idle":          {"sync/atomic"}, // what workers leave for who moves the clock
 	"shard/retention":     {},
 	"shard/silence":       {"time", "sync"}, // durations; frames arrive on other goroutines
 	"internal/order":      {},
@@ -146,7 +146,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/events", "shard/halt", "shard/raftlog", "shard/record", "shard/rest", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"test/memfs", "timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/events", "shard/halt", "shard/idle", "shard/raftlog", "shard/record", "shard/retention", "shard/scheduler", "shard/silence", "shard/snapshot", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

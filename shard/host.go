@@ -19,8 +19,8 @@ import (
 	"carillon/internal/feature"
 	"carillon/internal/vfs"
 	"carillon/shard/events"
+	"carillon/shard/idle"
 	"carillon/shard/raftlog"
-	"carillon/shard/rest"
 	"carillon/shard/retention"
 	"carillon/shard/scheduler"
 	"carillon/shard/silence"
@@ -181,7 +181,7 @@ type Host struct {
 	refused    [refusals]atomic.Int64
 	zoneFaults sync.Map // names that were logged
 	cordoned   atomic.Bool
-	manual     *rest.Finder // of a manual clock; nil: time passes by itself
+	manual     *idle.Finder // of a manual clock; nil: time passes by itself
 }
 
 // New checks the configuration and creates the groups.
@@ -201,7 +201,7 @@ func New(cfg Config) (*Host, error) {
 	h.Watch = silence.New(silentAfter, maxLookGap)
 	h.limits = scheduler.NewLimits(cfg.Shares)
 	if cfg.ManualClock {
-		h.limits, h.manual = scheduler.NewManualLimits(), rest.New(cfg.Workers)
+		h.limits, h.manual = scheduler.NewManualLimits(), idle.New(cfg.Workers)
 	}
 	for i := range cfg.Workers {
 		h.workers = append(h.workers, &worker{host: h, number: i, box: newMailbox(cfg.MaxQueued), out: frameWriter{queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)}})

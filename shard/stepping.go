@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/shard/rest"
+	"carillon/shard/idle"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -274,10 +274,10 @@ func (d driver) StepDrain() (flights int) {
 // instant must therefore be in Scheduler.NextWake, and what waits for work under way must keep
 // Scheduler.Settled false. A poll would do neither.
 
-// rest returns when the worker, which has nothing to do now, next has; nil: it has something to do.
+// idle returns when the worker, which has nothing to do now, next has; nil: it has something to do.
 // Cost: O(its groups), and once they have nothing to do O(their topics with queues).
-func (w *worker) rest() *rest.Rest {
-	r := &rest.Rest{NowMs: w.now.WallMs, NextMs: math.MaxInt64}
+func (w *worker) idle() *idle.Period {
+	p := &idle.Period{NowMs: w.now.WallMs, NextMs: math.MaxInt64}
 	if len(w.again)+len(w.parked.scans)+len(w.parked.stalled)+len(w.out.inflight)+len(w.out.closed) > 0 || w.out.frame != nil {
 		return nil
 	}
@@ -290,12 +290,12 @@ func (w *worker) rest() *rest.Rest {
 		if !s.scheduler.Settled() {
 			return nil
 		}
-		r.NextMs = min(r.NextMs, s.scheduler.NextWake())
+		p.NextMs = min(p.NextMs, s.scheduler.NextWake())
 	}
-	if r.NextMs <= r.NowMs {
+	if p.NextMs <= p.NowMs {
 		return nil
 	}
-	return r
+	return p
 }
 
 // Settled reports whether the shards have nothing to do at the present instant of a manual clock,

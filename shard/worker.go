@@ -176,7 +176,7 @@ func (w *worker) turn() {
 	w.flush()
 	w.account()
 	if w.host.manual != nil {
-		w.host.manual.End(w.number, w.rest())
+		w.host.manual.End(w.number, w.idle())
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"carillon/timer"
 	"carillon/timer/bulk"
 	"carillon/transport/api/backend"
-	"carillon/transport/api/sweep"
+	"carillon/transport/api/bulkrun"
 	"carillon/transport/api/web"
 )
 
@@ -147,7 +147,7 @@ func TestBulkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endlessEngine{fakeEngine: newFakeEngine(time.Now)}
 		limits := web.DefaultLimits()
-		limits.SweepTime = 3 * time.Second
+		limits.BulkTime = 3 * time.Second
 		s, err := New(Config{Settings: web.Settings{Engine: e, Clock: time.Now, Limits: limits}})
 		if err != nil {
 			t.Fatal(err)
@@ -156,12 +156,12 @@ func TestBulkGivesUp(t *testing.T) {
 		core, _ := e.Core()
 		rq := &web.Request{Node: &s.node, Core: core}
 		run := func() *web.Problem {
-			return sweep.Run(rq, &bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, nil)
+			return bulkrun.Run(rq, &bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, nil)
 		}
-		if p := run(); p == nil || p.Status != 503 || !strings.Contains(p.Detail, "time for one sweep") || !strings.Contains(p.Detail, "7 timers") {
+		if p := run(); p == nil || p.Status != 503 || !strings.Contains(p.Detail, "time for one bulk change") || !strings.Contains(p.Detail, "7 timers") {
 			t.Errorf("%+v", p)
 		}
-		s.node.Limits.SweepTime = time.Hour
+		s.node.Limits.BulkTime = time.Hour
 		e.fails = timer.ErrNoLeader
 		if p := run(); p == nil || p.Code != "no_leader" {
 			t.Errorf("%+v", p)
@@ -176,8 +176,8 @@ func TestBulkGivesUp(t *testing.T) {
 		if p := run(); p == nil || !strings.Contains(p.Detail, "stopping") || time.Since(begin) > 2*time.Second {
 			t.Errorf("%+v after %s", p, time.Since(begin))
 		}
-		for range sweep.AtOnce {
-			_, _ = s.sweeps.Take(nil)
+		for range bulkrun.AtOnce {
+			_, _ = s.bulks.Take(nil)
 		}
 		if p := run(); p == nil || p.Code != "overloaded" {
 			t.Errorf("%+v", p)

@@ -185,8 +185,8 @@ func TestDeadLetters(t *testing.T) {
 	checkRefused(t, h, cases)
 }
 
-// More dead letters than one sweep holds at a time.
-func TestSweepOfMany(t *testing.T) {
+// More dead letters than a bulk change holds at a time.
+func TestBulkOfManyDeadLetters(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"}}`).want(201)
 	for block := range 3 {
@@ -205,8 +205,8 @@ func TestSweepOfMany(t *testing.T) {
 	h.do("GET", orders, "").has("counts.dead", "0", "counts.scheduled", "1800")
 }
 
-// TestListOfAllTopics: one listing has the timers of all topics that the token reaches, by due time.
-// A page may end between timers of two topics that have one id, one time and one number.
+// TestListOfAllTopics: one listing has the timers of all topics that the token reaches, by due
+// time. A page may end between timers of two topics that have one id, one time and one number.
 func TestListOfAllTopics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	authFile(t, path, `root read,add,admin "*"`, `shop read "orders.*"`, `none read "nothing.*"`)

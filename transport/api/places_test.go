@@ -94,9 +94,9 @@ func TestOneTokenTakesHalfOfTheNode(t *testing.T) {
 		places               *places
 		method, target, body string
 	}{
-		{h.server.sweeps, "POST", orders + "/cancel", `{"all":true}`},
-		{h.server.sweeps, "POST", orders + "/reschedule", `{"all":true,"shift":"1h"}`},
-		{h.server.sweeps, "POST", orders + "/dead/redrive", `{"all":true}`},
+		{h.server.bulks, "POST", orders + "/cancel", `{"all":true}`},
+		{h.server.bulks, "POST", orders + "/reschedule", `{"all":true,"shift":"1h"}`},
+		{h.server.bulks, "POST", orders + "/dead/redrive", `{"all":true}`},
 		{h.server.streams, "GET", "/v1/events", ""},
 		{h.server.polls, "POST", orders + "/pull", `{"wait":"60s"}`},
 	} {

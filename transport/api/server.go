@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/transport/api/bulkrun"
 	"carillon/transport/api/events"
 	"carillon/transport/api/internal/http1"
-	"carillon/transport/api/sweep"
 	"carillon/transport/api/web"
 
 	"github.com/valyala/fasthttp"
@@ -34,7 +34,7 @@ type Server struct {
 
 	stop, end context.CancelFunc // of the node's base and ending
 
-	sweeps, streams, polls *places
+	bulks, streams, polls *places
 
 	refusals refusals
 }
@@ -52,10 +52,10 @@ func New(cfg Config) (*Server, error) {
 	if s.origins, err = parseOrigins(cfg.Origins); err != nil {
 		return nil, fmt.Errorf("api: origins: %w", err)
 	}
-	s.sweeps, s.streams = newPlaces("bulk changes under way", sweep.AtOnce), newPlaces("streams of events open", events.StreamsAtOnce)
+	s.bulks, s.streams = newPlaces("bulk changes under way", bulkrun.AtOnce), newPlaces("streams of events open", events.StreamsAtOnce)
 	s.polls = newPlaces("pulls that wait", cfg.Limits.Connections/2)
 	s.node = web.Node{Settings: cfg.Settings, Salt: cfg.Rand(), Audits: cfg.Audit != nil, Principal: cfg.Auth.principal,
-		Answers: &s.answers, Sweeps: s.sweeps, Streams: s.streams, Polls: s.polls, Backups: make(chan struct{}, 1), Beat: events.StreamBeat}
+		Answers: &s.answers, Bulks: s.bulks, Streams: s.streams, Polls: s.polls, Backups: make(chan struct{}, 1), Beat: events.StreamBeat}
 	s.node.Base, s.stop = context.WithCancel(context.Background())
 	s.node.Ending, s.end = context.WithCancel(s.node.Base)
 	s.refusals.record, s.refusals.now = cfg.Audit, cfg.Now

@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 	"carillon/timer/bulk"
 	"carillon/transport/api/backend"
+	"carillon/transport/api/bulkrun"
 	"carillon/transport/api/spec"
-	"carillon/transport/api/sweep"
 	"carillon/transport/api/timers"
 	"carillon/transport/api/web"
 )
@@ -91,8 +91,8 @@ func (s *selection) plan(cmd *timer.Command) bulk.Plan {
 }
 
 func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
-	skips := &sweep.Skips{}
-	return sweep.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, skips)
+	skips := &bulkrun.Skips{}
+	return bulkrun.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, skips)
 }
 
 // walkNamed is a walk over the shards of named dead letters: no index leads to those of a uid, or
@@ -120,7 +120,7 @@ func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Pl
 	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
 		name := m.ID
 		if sel.byUID {
-			name = sweep.UIDOf(m)
+			name = bulkrun.UIDOf(m)
 		}
 		if !wanted[name] {
 			return nil, bulk.Pass
@@ -136,10 +136,10 @@ func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Pl
 }
 
 func changeByUID(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
-	skips := &sweep.Skips{}
+	skips := &bulkrun.Skips{}
 	b, found := walkNamed(rq, topic, sel, sel.plan(cmd))
 	b.Skip = skips.Add
-	if p := sweep.Do(rq, b); p != nil {
+	if p := bulkrun.Do(rq, b); p != nil {
 		return p
 	}
 	for _, name := range sel.names {
@@ -148,14 +148,14 @@ func changeByUID(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 		}
 	}
 	n, changed := int64(len(sel.names)), b.Changed.Load()
-	return sweep.Answer(rq, n, changed, n-changed, skips, nil)
+	return bulkrun.Answer(rq, n, changed, n-changed, skips, nil)
 }
 
 // findNamed looks for named dead letters and changes none. The function that it returns gives the
 // one of a name.
 func findNamed(rq *web.Request, topic *timer.Topic, sel *selection) (of func(name string) (timer.Ref, bool), p *web.Problem) {
 	b, found := walkNamed(rq, topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
-	if p := sweep.Do(rq, b); p != nil {
+	if p := bulkrun.Do(rq, b); p != nil {
 		return nil, p
 	}
 	return func(name string) (timer.Ref, bool) {
@@ -171,8 +171,8 @@ func findNamed(rq *web.Request, topic *timer.Topic, sel *selection) (of func(nam
 
 // tryNamed looks which of the names are dead letters that could be changed, and changes none.
 func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selection) *web.Problem {
-	shards, would := rq.Engine.Shards(), sweep.DryRun{}
-	skips := &sweep.Skips{}
+	shards, would := rq.Engine.Shards(), bulkrun.DryRun{}
+	skips := &bulkrun.Skips{}
 	of, p := findNamed(rq, topic, sel)
 	if p != nil {
 		return p
@@ -198,7 +198,7 @@ func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selecti
 		would.Count(&m)
 	}
 	n := int64(len(sel.names))
-	return sweep.Answer(rq, n, 0, n-would.Changed, skips, &would)
+	return bulkrun.Answer(rq, n, 0, n-would.Changed, skips, &would)
 }
 
 // changeNamed does one command to the last dead letter of each id. In a topic with a key, one that
@@ -242,7 +242,7 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 			codes[i] = ops[n].Result.Code
 		}
 	}
-	changed, skips := int64(0), &sweep.Skips{}
+	changed, skips := int64(0), &bulkrun.Skips{}
 	for i, code := range codes {
 		if code == timer.OK {
 			changed++
@@ -250,5 +250,5 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 			skips.AddName("id", ids[i], code)
 		}
 	}
-	return sweep.Answer(rq, int64(len(ids)), changed, int64(len(ids))-changed, skips, nil)
+	return bulkrun.Answer(rq, int64(len(ids)), changed, int64(len(ids))-changed, skips, nil)
 }

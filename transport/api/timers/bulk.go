@@ -7,8 +7,8 @@ import (
 	"carillon/timer/bulk"
 	"carillon/timer/duration"
 	"carillon/transport/api/backend"
+	"carillon/transport/api/bulkrun"
 	"carillon/transport/api/spec"
-	"carillon/transport/api/sweep"
 	"carillon/transport/api/web"
 )
 
@@ -175,5 +175,5 @@ func changeTimers(rq *web.Request, each func(timer.TopicID) bulk.Plan) *web.Prob
 	if !reschedule {
 		plan = each(topic.ID)
 	}
-	return sweep.Run(rq, &bulk.Update{Query: b.query, Plan: plan}, nil)
+	return bulkrun.Run(rq, &bulk.Update{Query: b.query, Plan: plan}, nil)
 }

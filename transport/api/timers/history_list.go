@@ -85,9 +85,9 @@ func (w *Writer) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
 	return appendAttemptLog(w.Append(b, e.Timer), e.Timer, e.Attempts)
 }
 
-// recall finds a timer that ended last of its id and is in the shard's memory no more; nil where
-// found, which memory has, is the last, or the history has none. Memory keeps a dead letter for
-// longer than what ended after it: that one is found as far as the history answers.
+// recall finds in the history the last ended timer of an id; found is the one in the shard's
+// memory. nil: the history has none, or none that ended after found. Memory keeps a dead letter for
+// longer than a timer of its id that ended after it.
 func recall(rq *web.Request, topic *timer.Topic, id string, found *timer.Timer) (*timer.HistoryEntry, error) {
 	if found == nil {
 		return lastOf(rq, topic, id)

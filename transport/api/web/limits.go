@@ -26,7 +26,7 @@ type Limits struct {
 	Grace         time.Duration // 30s for requests in flight when Serve's context ends
 	Unfinished    time.Duration // 1s for requests that have not wholly arrived by then
 
-	SweepTime time.Duration // 10m for one bulk change
+	BulkTime time.Duration // 10m for one bulk change
 
 	Horizon time.Duration // 10 years
 }
@@ -42,7 +42,7 @@ func DefaultLimits() Limits {
 		PayloadBytes: 256 << 10, BodyBytes: 1 << 20, BatchBytes: 8 << 20, BodiesBytes: 256 << 20, AnswersBytes: 256 << 20, BatchOps: 1000,
 		HeaderBytes: 16 << 10, TargetBytes: 8 << 10, Connections: 8192, BatchAnswer: 8 << 20, ResponseBytes: 4 << 20,
 		HeaderTimeout: 10 * time.Second, BodyTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, WriteTimeout: 30 * time.Second,
-		BatchWait: 1500 * time.Millisecond, Grace: 30 * time.Second, Unfinished: time.Second, SweepTime: 10 * time.Minute, Horizon: defaultHorizon,
+		BatchWait: 1500 * time.Millisecond, Grace: 30 * time.Second, Unfinished: time.Second, BulkTime: 10 * time.Minute, Horizon: defaultHorizon,
 	}
 }
 

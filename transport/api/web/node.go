@@ -51,11 +51,11 @@ type Node struct {
 	// Ending ends with Serve's context: operations that would take longer than the grace stop then.
 	Ending context.Context
 
-	Answers                Memory
-	Sweeps, Streams, Polls Lasting
-	Backups                chan struct{} // as many as are being taken
-	Beat                   time.Duration // of streams
-	Batches                Gate
+	Answers               Memory
+	Bulks, Streams, Polls Lasting
+	Backups               chan struct{} // as many as are being taken
+	Beat                  time.Duration // of streams
+	Batches               Gate
 }
 
 // Memory is shared by what clients have the server hold.

@@ -1,6 +1,6 @@
-// Package sweep does one change to many timers, or counts what it would change, and answers with
+// Package bulkrun does one change to many timers, or counts what it would change, and answers with
 // the counts.
-package sweep
+package bulkrun
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // AtOnce is how many bulk changes one node has under way.
 const AtOnce = 4
 
-// errSweepTime ends a bulk change that has taken as long as one may.
-var errSweepTime = errors.New("the time for one sweep is over")
+// errBulkTime ends a bulk change that has taken as long as one may.
+var errBulkTime = errors.New("the time for one bulk change is over")
 
 // Run does a bulk change, and answers how many timers it met, changed and could not change. A
 // dry run does the counting alone.
@@ -33,12 +33,12 @@ func Run(rq *web.Request, b *bulk.Update, skips *Skips) *web.Problem {
 
 // Do does a bulk change, of which a node has few under way at a time.
 func Do(rq *web.Request, b *bulk.Update) *web.Problem {
-	token, fault := rq.Sweeps.Take(rq.Who)
+	token, fault := rq.Bulks.Take(rq.Who)
 	if fault != nil {
 		return fault
 	}
-	defer rq.Sweeps.Give(token)
-	ctx, cancel := context.WithTimeoutCause(rq.Ending, rq.Limits.SweepTime, errSweepTime)
+	defer rq.Bulks.Give(token)
+	ctx, cancel := context.WithTimeoutCause(rq.Ending, rq.Limits.BulkTime, errBulkTime)
 	defer cancel()
 	if err := rq.Core.Timers.Bulk(ctx, b); err != nil {
 		rq.Count = int(b.Changed.Load())
@@ -70,8 +70,8 @@ func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips, woul
 func unfinished(n *web.Node, ctx context.Context, err error, bulk *bulk.Update) *web.Problem {
 	p := web.Fault(err)
 	switch {
-	case errors.Is(context.Cause(ctx), errSweepTime):
-		p = web.Fail(503, web.Unavailable, errSweepTime.Error())
+	case errors.Is(context.Cause(ctx), errBulkTime):
+		p = web.Fail(503, web.Unavailable, errBulkTime.Error())
 	case n.Ending.Err() != nil:
 		p = web.Fail(503, web.Unavailable, "the node is stopping")
 	}

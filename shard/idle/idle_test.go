@@ -1,4 +1,4 @@
-package rest
+package idle
 
 import (
 	"math"
@@ -17,12 +17,12 @@ func TestSettled(t *testing.T) {
 		}
 	}
 	f.Begin(0)
-	f.End(0, &Rest{5, math.MaxInt64})
+	f.End(0, &Period{5, math.MaxInt64})
 	want(5, 0, false, none) // the other has had no turn
 	f.Begin(1)
 	f.End(1, nil)
 	want(5, 0, false, none)
-	f.End(1, &Rest{5, 9})
+	f.End(1, &Period{5, 9})
 	want(5, 9, true, none)
 	want(6, 0, false, none)
 	want(5, 0, false, func(worker int) bool { return worker == 1 })
