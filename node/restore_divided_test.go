@@ -18,9 +18,9 @@ import (
 	"carillon/timer"
 )
 
-// TestRestoreInTheMiddleOfADoubling: a backup has a shard that was divided, which still has all, some
-// or nothing of the half that left, its child, and a shard that was not divided. What is restored of
-// it has each timer once, ends its doubling, and doubles again.
+// TestRestoreInTheMiddleOfADoubling: a backup has a shard that was divided, which still has all,
+// some or nothing of the half that left, its child, and a shard that was not divided. What is
+// restored of it has each timer once, ends its doubling, and doubles again.
 func TestRestoreInTheMiddleOfADoubling(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -71,8 +71,8 @@ func TestRestoreInTheMiddleOfADoubling(t *testing.T) {
 	}
 }
 
-// divideBackup makes of a backup of two shards one of the moment at which the first of them has been
-// divided, and so many slots of the half that left are dropped.
+// divideBackup makes of a backup of two shards one of the moment at which the first of them has
+// been divided, and so many slots of the half that left are dropped.
 func divideBackup(t *testing.T, made []byte, swept int) []byte {
 	t.Helper()
 	in, err := backup.NewReader(bytes.NewReader(made))
@@ -124,7 +124,7 @@ func divideBackup(t *testing.T, made []byte, swept int) []byte {
 		}
 	}
 	entry(func(b *table.Batch) int { return b.Divide(4, half) })
-	child, err := table.LoadChild(1, 3, bytes.NewReader(savedWhole(parent.BeginBirth())))
+	child, err := table.LoadChild(1, 3, bytes.NewReader(savedWhole(parent.BeginChild())))
 	if err != nil || left == 0 {
 		t.Fatal(left, err)
 	}

@@ -98,7 +98,7 @@ func (r *replica) applyAssignment(row *Assignment) {
 	}
 	if row.From != 0 {
 		parent := r.w.host.shard(row.From)
-		parent.g.w.box.post(childRow{parent, *row}) // which bears the first replicas
+		parent.g.w.box.post(childRow{parent, *row}) // which creates the first replicas
 	}
 	if r.id == 0 && me != nil && me.Replica > r.tombstone && !(row.From != 0 && me.Replica == firstReplica(row, me.Node)) {
 		r.create(me.Replica)

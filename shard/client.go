@@ -66,7 +66,7 @@ func (o *op) end() (timer.Result, error) {
 	case r.Code == timer.Created:
 		numbered(o.shard, &r.Origin)
 		if !o.brief {
-			r.Timer = timer.Born(o.cmd, &r)
+			r.Timer = timer.NewTimer(o.cmd, &r)
 		}
 	}
 	return r, o.err

@@ -139,7 +139,7 @@ type division struct {
 	ready    bool // all slots are looked at
 	proposed bool // its entry is on its way: nothing else is proposed
 
-	bearAt time.Duration // earliest time of the next attempt to make the child's replica; monotonic
+	createAt time.Duration // earliest time of the next attempt to make the child's replica; monotonic
 }
 
 const (
@@ -148,8 +148,8 @@ const (
 	moveBudget  = 1024 // … and that a tick moves the contents of, after that
 )
 
-// end forgets what a leadership knew.
-func (d *division) end() { *d = division{s: d.s, rows: d.rows, child: d.child, bearAt: d.bearAt} }
+// end drops the state of a leadership.
+func (d *division) end() { *d = division{s: d.s, rows: d.rows, child: d.child, createAt: d.createAt} }
 
 // of returns the number of shards at whose doubling a shard is divided to make a child.
 func (d *division) of(child timer.ShardID) int { return 2 * int(child-d.s.g.shard) }
@@ -169,7 +169,7 @@ func (c childRow) handle(w *worker) {
 		d.rows = slices.Insert(d.rows, at, c.row)
 	}
 	d.child = d.rows[len(d.rows)-1]
-	d.bear()
+	d.createChildren()
 	w.touch(c.shard.g)
 }
 
@@ -191,7 +191,7 @@ func (d *division) lacksMemory() bool {
 
 // tick makes the child's replica, or goes on where a node has memory again.
 func (d *division) tick() {
-	d.bear()
+	d.createChildren()
 	if d.divides() {
 		d.s.g.w.touchNext(d.s.g)
 	}
@@ -307,13 +307,12 @@ func (d *division) ownersBy(before *table.Table, of int) scheduler.Owner {
 	}
 }
 
-// nobody is the owner of all timers where an entry has divided the table: the child has what has
-// left.
+// nobody is the owner of all timers where an entry has divided the table: the timers that have left
+// are the child's.
 func nobody(timer.Handle, uint64, *timer.Topic, string) *scheduler.Scheduler { return nil }
 
-// leave handles that the table has been divided, on any replica: what is known of leases of the
-// child's timers, and what waits for these, goes over to the child, or to the owner where that is
-// known.
+// leave follows the division of the table, on any replica: the leases of the child's timers, and
+// the waiters for these, go over to the child, or to the owner where that is known.
 func (d *division) leave(owner scheduler.Owner) {
 	s := d.s
 	of, h := s.table.DividedOf(), s.g.w.host
@@ -323,7 +322,7 @@ func (d *division) leave(owner scheduler.Owner) {
 	h.makeRoom(of) // the node may not have learned of the child yet
 	s.g.public.divided.Store(uint32(of))
 	d.end()
-	d.bearAt = 0 // that was of another child
+	d.createAt = 0 // that was of another child
 	child := h.shard(s.g.shard + timer.ShardID(of/2))
 	s.scheduler.Leave(child.scheduler, owner)
 	if s.table.Leaving() {
@@ -336,7 +335,7 @@ func (d *division) leave(owner scheduler.Owner) {
 			s.waiting = append(s.waiting, o)
 		}
 	}
-	d.bear()
+	d.createChildren()
 	s.g.w.touchNext(s.g)
 }
 

@@ -12,7 +12,7 @@ import (
 	"carillon/wal"
 )
 
-// The child of a divided shard is born on each node for itself: the parent's table is saved, as for
+// Each node creates the child of a divided shard for itself: the parent's table is saved, as for
 // a snapshot; a goroutine loads the child's half of it as a table, which is the same on all nodes,
 // and writes that as the child's first snapshot; then the child's replica begins with it. Until the
 // parent's table is swept this can be done again after a crash. A node that was so far behind that
@@ -21,37 +21,37 @@ import (
 //
 // Invariant: no replica of a group with Assignment.From is founded empty.
 
-// birthTimeout is how long commands wait at a node for the child's first leader.
-const birthTimeout = 2 * time.Second
+// creationTimeout is how long commands wait at a node for the child's first leader.
+const creationTimeout = 2 * time.Second
 
 // awaited reports that a group will have a replica here in a moment.
 type awaited struct{ *replica }
 
 func (a awaited) handle(w *worker) {
-	a.awaitUntil = w.now.Mono + birthTimeout
-	a.public.unborn.Store(max(1, int64(w.now.Mono))) // publish takes it back if the replica is here, or will not be
+	a.awaitUntil = w.now.Mono + creationTimeout
+	a.public.awaitedSince.Store(max(1, int64(w.now.Mono))) // publish takes it back if the replica is here, or will not be
 	a.replica.publish()
 }
 
-// toBeBorn reports whether a child without a replica here may get one of the first: not if these
-// are on other nodes, as where this one joined the parent's members later, and not if it was moved
-// away since.
-func (r *replica) toBeBorn() bool {
+// awaitsCreation reports whether a child without a replica here may get one of the first: not if
+// these are on other nodes, as where this one joined the parent's members later, and not if it was
+// moved away since.
+func (r *replica) awaitsCreation() bool {
 	row := &r.membership.row
 	return row.Group == 0 || r.tombstone < firstReplica(row, r.w.host.cfg.Node)
 }
 
-// bear makes this node's replica of the child, if that is due.
-func (d *division) bear() {
+// createChildren makes this node's replicas of the children, where that is due.
+func (d *division) createChildren() {
 	for i := range d.rows {
-		d.bearOne(&d.rows[i])
+		d.createChild(&d.rows[i])
 	}
 }
 
-func (d *division) bearOne(row *Assignment) {
+func (d *division) createChild(row *Assignment) {
 	s := d.s
 	h := s.g.w.host
-	if h.group(row.Group).public.present.Load() || s.g.w.now.Mono < d.bearAt {
+	if h.group(row.Group).public.present.Load() || s.g.w.now.Mono < d.createAt {
 		return
 	}
 	child, replica := h.group(row.Group), firstReplica(row, h.cfg.Node)
@@ -59,26 +59,26 @@ func (d *division) bearOne(row *Assignment) {
 	case replica == 0:
 	case s.g.raft != nil && s.table.DividedOf() < of: // later
 	case s.g.raft != nil && s.table.DividedOf() == of && s.table.Leaving() && !s.table.Swept():
-		s.g.w.beginBirth(s, child, row, replica)
+		s.g.w.beginCreation(s, child, row, replica)
 	default:
-		child.w.box.post(&born{child: child, replica: replica})
+		child.w.box.post(&childCreated{child: child, replica: replica})
 	}
 }
 
-// birthFloor is how many bytes a birth leaves free: less than other snapshots do, because the
-// child's timers wait for it. No division begins while a voter's disk is low.
-func birthFloor(s *wal.Stream) uint64 { return s.SnapshotFloor() / 4 }
+// creationFloor is how many bytes the creation of a child leaves free: less than other snapshots
+// do, because the child's timers wait for it. No division begins while a voter's disk is low.
+func creationFloor(s *wal.Stream) uint64 { return s.SnapshotFloor() / 4 }
 
-// beginBirth starts to save the parent's table, in place of a snapshot that is being written.
-func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, replica uint64) {
+// beginCreation starts to save the parent's table, in place of a snapshot that is being written.
+func (w *worker) beginCreation(s *timerShard, child *replica, row *Assignment, replica uint64) {
 	if w.snapshot != nil {
 		if w.snapshot.child != nil {
 			return
 		}
 		w.snapshot.feed.Abort()
 	}
-	s.division.bearAt = w.now.Mono + wantedSnapshotRetry
-	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())/2, birthFloor(w.stream)) {
+	s.division.createAt = w.now.Mono + wantedSnapshotRetry
+	if !w.stream.HasRoom(uint64(s.table.MemoryBytes())/2, creationFloor(w.stream)) {
 		w.host.cfg.Logger.Error("not enough disk space to create the new shard, whose timers wait for it: free some; the node then tries again", "shard", uint32(child.shard), "free", w.stream.Disk().Free)
 		return
 	}
@@ -87,12 +87,12 @@ func (w *worker) beginBirth(s *timerShard, child *replica, row *Assignment, repl
 	for _, m := range row.FirstMembers() {
 		run.mark.Conf.Voters = append(run.mark.Conf.Voters, m.Replica)
 	}
-	w.begin(run, s.table.BeginBirth())
+	w.begin(run, s.table.BeginChild())
 	leads := s.g.serving
 	w.host.inBackground(func() {
 		state, err := w.host.writeChild(run)
 		if err == nil {
-			child.w.box.post(&born{child: child, replica: replica, state: state, mark: run.mark, first: leads})
+			child.w.box.post(&childCreated{child: child, replica: replica, state: state, mark: run.mark, first: leads})
 		}
 		w.box.post(&snapshotWritten{run: run, done: true, err: err})
 	})
@@ -109,20 +109,20 @@ func (f snapshotFiles) writeChild(run *snapshotRun) (*table.Table, error) {
 		return nil, err
 	}
 	run.mark.Hash = t.Hash()
-	_, err = writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, birthFloor(f.h.stream), t.BeginSnapshot())
+	_, err = writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, creationFloor(f.h.stream), t.BeginSnapshot())
 	return t, err
 }
 
-// birthDone ends the parent's part.
-func (w *worker) birthDone(run *snapshotRun, err error) {
+// creationDone ends the parent's part.
+func (w *worker) creationDone(run *snapshotRun, err error) {
 	w.snapshot = nil
 	if err != nil && !errors.Is(err, timer.ErrStopped) {
 		w.host.cfg.Logger.Error("a shard could not be divided, as its new one was not created; the node tries again", "shard", uint32(run.child.shard), "error", err)
 	}
 }
 
-// born passes the child's first state to its worker; nil: it learns from the leader.
-type born struct {
+// childCreated passes the child's first state to its worker; nil: it learns from the leader.
+type childCreated struct {
 	child   *replica
 	replica uint64
 	state   *table.Table
@@ -130,29 +130,29 @@ type born struct {
 	first   bool // this node led the parent: it is the first to stand for the leadership
 }
 
-func (b *born) handle(w *worker) {
-	r := b.child
-	if r.id != 0 || r.tombstone >= b.replica || firstReplica(&r.membership.row, w.host.cfg.Node) != b.replica {
+func (c *childCreated) handle(w *worker) {
+	r := c.child
+	if r.id != 0 || r.tombstone >= c.replica || firstReplica(&r.membership.row, w.host.cfg.Node) != c.replica {
 		r.leftovers.some = true
 		return
 	}
-	if b.state == nil {
-		r.create(b.replica)
+	if c.state == nil {
+		r.create(c.replica)
 		return
 	}
-	r.machine.replace(b.state)
+	r.machine.replace(c.state)
 	r.files = filesState{}
-	r.files.Newest = b.mark
+	r.files.Newest = c.mark
 	r.files.savedAt = w.now.Mono
-	if !r.begin(b.mark) {
+	if !r.begin(c.mark) {
 		return
 	}
-	r.membership.index = b.mark.Index
+	r.membership.index = c.mark.Index
 	r.written.dirty = true
 	w.append(appended{group: r, mark: true, installed: true, sync: true})
-	if b.first || r.soleVoter() {
-		// The others' replicas are born one by one: it asks again often.
-		r.election.begin(w.now.Mono, birthTimeout, candidacyGap)
+	if c.first || r.soleVoter() {
+		// The others' replicas are created one by one: it asks again often.
+		r.election.begin(w.now.Mono, creationTimeout, candidacyGap)
 		r.election.stand(r)
 	}
 	w.touchNext(r)

@@ -590,9 +590,9 @@ func (d *dividing) addsRefused() {
 	}
 }
 
-// TestNobodyWaitsWhereNoChildIsBorn: a command for the child does not wait for a replica that will
-// not come.
-func TestNobodyWaitsWhereNoChildIsBorn(t *testing.T) {
+// TestNobodyWaitsWhereNoChildIsCreated: a command for the child does not wait for a replica that
+// will not come.
+func TestNobodyWaitsWhereNoChildIsCreated(t *testing.T) {
 	elsewhere := []Member{{Node: 8, Replica: ReplicaID(8, 1)}}
 	t.Run("the first members are others", func(t *testing.T) {
 		newDividing(t, func(d *dividing) {
@@ -608,7 +608,7 @@ func TestNobodyWaitsWhereNoChildIsBorn(t *testing.T) {
 			d.addsRefused()
 		})
 	})
-	t.Run("it was born and moved away", func(t *testing.T) {
+	t.Run("it was created and moved away", func(t *testing.T) {
 		newDividing(t, func(d *dividing) {
 			d.begin()
 			moved := d.child
@@ -686,15 +686,15 @@ func TestNoDivisionWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestBirthOnAFullDisk: the disk fills as the shard is divided. The new shard is made in less room
+// TestChildOnAFullDisk: the disk fills as the shard is divided. The new shard is made in less room
 // than other snapshots leave; as long as there is too little, the node is not ready.
-func TestBirthOnAFullDisk(t *testing.T) {
+func TestChildOnAFullDisk(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		d.pass(2 * time.Second)
 		d.fs.SetFree(1) // the disk is looked at once a second
 		d.host.Grow(2, 1)
 		d.host.Place([]Assignment{d.child})
-		d.pass(birthTimeout + 3*time.Second)
+		d.pass(creationTimeout + 3*time.Second)
 		if d.host.shard(1).table.DividedOf() != 2 || d.host.group(2).raft != nil {
 			t.Fatal("the shard is not divided, or the child made without room: the test is about nothing")
 		}
@@ -717,13 +717,13 @@ func TestBirthOnAFullDisk(t *testing.T) {
 }
 
 // TestUnknownChildIsNotAwaitedForEver: a node learns only after it has waited for a while that the
-// child is born on other nodes. It is ready then.
+// child is created on other nodes. It is ready then.
 func TestUnknownChildIsNotAwaitedForEver(t *testing.T) {
 	newDividing(t, func(d *dividing) {
 		d.child.Members = []Member{{Node: 8, Replica: ReplicaID(8, 1)}}
 		d.look()
 		d.host.shard(1).g.w.touch(d.host.group(1))
-		d.pass(birthTimeout + time.Second)
+		d.pass(creationTimeout + time.Second)
 		if d.host.shard(1).table.DividedOf() != 2 {
 			t.Fatal("the shard is not divided: the test is about nothing")
 		}

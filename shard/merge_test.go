@@ -62,8 +62,8 @@ func TestDebounce(t *testing.T) {
 	due := fakeEpochMs + 100
 	add := timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: fakeEpochMs + 900_000}, Merge: timer.MergeDebounce, MaxWaitMs: 100}
 	got := r.do(add)
-	if born := timer.Born(&add, &got); got.Code != timer.Created || !reflect.DeepEqual(born, r.timer("a")) || born.DueMs != due || born.NextMs != due {
-		t.Fatalf("the very first add: %d, due in %d ms", got.Code, born.DueMs-fakeEpochMs)
+	if made := timer.NewTimer(&add, &got); got.Code != timer.Created || !reflect.DeepEqual(made, r.timer("a")) || made.DueMs != due || made.NextMs != due {
+		t.Fatalf("the very first add: %d, due in %d ms", got.Code, made.DueMs-fakeEpochMs)
 	}
 	for n := 0; ; n++ {
 		if calls := r.calls.take(); len(calls) > 0 {

@@ -29,7 +29,7 @@ type op struct {
 }
 
 // wants reports whether the result is to include a copy of the timer. A created timer is copied by
-// its caller; see timer.Born.
+// its caller; see timer.NewTimer.
 func (o *op) wants(t *table.Table, r *timer.Result) bool {
 	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.CopySize(r.Handle, t.AnswersWhole(r.Handle, o.cmd.Kind, o.cmd.Merge))))
 }

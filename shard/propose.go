@@ -113,9 +113,8 @@ func (r *replica) tryPropose() {
 }
 
 // holdsBack keeps an append without entries for a moment, if another append will follow it soon:
-// that one has the same facts for the follower, and a follower with nothing to write answers for
-// nothing. At the next tick it is sent at the latest, because raft also finds out by such appends
-// what was lost.
+// that one has the same facts for the follower, and the answer to this one would be in vain. It is
+// sent at the next tick at the latest, because raft also detects lost messages by such appends.
 func (p *pipeline) holdsBack(r *replica, m *pb.Message) bool {
 	if m.GetType() != pb.MsgApp || r.machine.prompt() {
 		return false

@@ -74,7 +74,7 @@ func (r *replica) canaryAt(leader uint64) (at time.Duration, led bool) {
 
 // lacksChild reports whether timers have waited for a child's first replica for long.
 func (p *replicaPublic) lacksChild(now time.Duration) bool {
-	since := p.unborn.Load()
+	since := p.awaitedSince.Load()
 	return since != 0 && now-time.Duration(since) >= settleFor
 }
 

@@ -476,7 +476,7 @@ func Damaged(err error) bool {
 }
 
 // checkLog refuses a directory that has had a log and has none. Snapshots do not make up for it:
-// what was acknowledged last is in the log alone.
+// the last acknowledged changes are in the log alone.
 func checkLog(cfg *Config) error {
 	if cfg.Meta != nil {
 		return nil // of a new node

@@ -58,7 +58,7 @@ type replica struct {
 	snapshots  snapshots
 	leftovers  leftovers
 	turn       turnState
-	awaitUntil time.Duration // a replica is born here before, or its first leader elected; see awaited
+	awaitUntil time.Duration // a replica is created here before, or its first leader elected; see awaited
 }
 
 // machine is the state machine of a group: a shard of timers (timerShard), or the meta group
@@ -339,8 +339,9 @@ type raftLogger struct {
 	host *Host
 }
 
-// notYetVoter is what raft warns of where a replica should stand for the leadership before it has the
-// state that makes it a voter. That is as it should be: another one stands, and it itself later.
+// notYetVoter is what raft warns of where a replica should stand for the leadership before it has
+// the state that makes it a voter. That is as it should be: another one stands, and it itself
+// later.
 const notYetVoter = "%x is unpromotable and can not campaign"
 
 // replicaID matches a replica in raft's log lines.

@@ -48,7 +48,7 @@ type filesState struct {
 // turns, and a goroutine writes the file.
 type snapshotRun struct {
 	group *replica
-	child *replica // that is born of the state; nil: it is a snapshot of the group
+	child *replica // that is created of the state; nil: it is a snapshot of the group
 	mark  record.Mark
 	feed  *snapshot.Feed
 	begun time.Duration
@@ -197,7 +197,7 @@ func (f snapshotFiles) removeSnapshots(id timer.ShardID, newest, before uint64) 
 
 func (w *worker) snapshotDone(s *snapshotWritten) {
 	if s.run.child != nil {
-		w.birthDone(s.run, s.err)
+		w.creationDone(s.run, s.err)
 		return
 	}
 	w.snapshot = nil

@@ -16,16 +16,16 @@ import (
 // replicaPublic is the part of a replica's status that other goroutines may read without asking its
 // worker. It may be a turn old.
 type replicaPublic struct {
-	leader  atomic.Uint64                      // node; 0: unknown
-	serves  atomic.Bool                        // this node leads and has taken over
-	present atomic.Bool                        // this node has a replica
-	takes   atomic.Bool                        // commands may come here; see Host.Takes
-	lowDisk atomic.Pointer[timer.LowDiskError] // why this leader refuses adds; nil: it does not
-	applied atomic.Uint64                      // index of the last applied entry
-	bytes   atomic.Int64                       // of the state, as of the last tick
-	divided atomic.Uint32                      // see table.DividedOf
-	unborn  atomic.Int64                       // monotonic ns since which timers wait here for this child's first replica; 0: none do
-	unrest  atomic.Pointer[unrest]             // see settleFor
+	leader       atomic.Uint64                      // node; 0: unknown
+	serves       atomic.Bool                        // this node leads and has taken over
+	present      atomic.Bool                        // this node has a replica
+	takes        atomic.Bool                        // commands may come here; see Host.Takes
+	lowDisk      atomic.Pointer[timer.LowDiskError] // why this leader refuses adds; nil: it does not
+	applied      atomic.Uint64                      // index of the last applied entry
+	bytes        atomic.Int64                       // of the state, as of the last tick
+	divided      atomic.Uint32                      // see table.DividedOf
+	awaitedSince atomic.Int64                       // monotonic ns since which timers wait here for this child's first replica; 0: none do
+	unrest       atomic.Pointer[unrest]             // see settleFor
 }
 
 // publish updates r.public.
@@ -38,8 +38,8 @@ func (r *replica) publish() {
 	r.public.leader.Store(leader)
 	r.public.serves.Store(r.serving)
 	r.public.present.Store(r.raft != nil)
-	if r.raft != nil || !r.toBeBorn() {
-		r.public.unborn.Store(0)
+	if r.raft != nil || !r.awaitsCreation() {
+		r.public.awaitedSince.Store(0)
 	}
 	r.public.takes.Store(!r.notLeading() || r.awaitsLeader())
 	r.public.applied.Store(r.applied)

@@ -20,7 +20,7 @@ const awaitLimit = 300 * time.Millisecond
 // wait here for the next leader, because trying other nodes would take longer.
 func (r *replica) awaitsLeader() bool {
 	if r.w.now.Mono < r.awaitUntil {
-		return r.raft == nil && r.toBeBorn() || r.raft != nil && !r.leader && r.election.leaderless
+		return r.raft == nil && r.awaitsCreation() || r.raft != nil && !r.leader && r.election.leaderless
 	}
 	return r.raft != nil && !r.machine.prompt() && !r.leader && r.election.leaderless && r.w.now.Mono-r.election.since < awaitLimit
 }
@@ -73,8 +73,8 @@ func (r *replica) stepDown() {
 
 const (
 	// candidacyDelay is how long the first voter waits with its candidacy. The others give no vote
-	// before they have got the hint too, most of them within 1 ms: it asks them again at first after
-	// candidacyGap, and each time after twice as long, candidacyEvery at most.
+	// before they have got the hint too, most of them within 1 ms: it asks them again at first
+	// after candidacyGap, and each time after twice as long, candidacyEvery at most.
 	candidacyDelay = 2 * time.Millisecond
 	candidacyGap   = 3 * time.Millisecond
 	candidacyEvery = tickInterval
@@ -225,9 +225,9 @@ func (e groupEvent) handle(w *worker) {
 }
 
 const (
-	// silentAfter is how long nothing has arrived from a node when the groups that it led elect other
-	// leaders. Every such election is one that raft may have begun by its own time-out: it is the
-	// shortest time-out that raft draws; the longest is twice as long.
+	// silentAfter is how long nothing has arrived from a node when the groups that it led elect
+	// other leaders. Every such election is one that raft may have begun by its own time-out: it is
+	// the shortest time-out that raft draws; the longest is twice as long.
 	silentAfter = electionTicks * raftTick
 	maxLookGap  = 2 * tickInterval
 )

@@ -136,7 +136,7 @@ func (s *timerShard) replace(state any) {
 
 func (s *timerShard) tickRemoved() {
 	s.scheduler.Tick()
-	s.division.bear()
+	s.division.createChildren()
 	s.expire(s.g.w.now.Mono)
 	if s.g.awaitUntil != 0 && !s.g.awaitsLeader() {
 		s.g.awaitUntil = 0

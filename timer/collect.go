@@ -92,8 +92,8 @@ func (t *Timer) moveTo(dueMs int64) {
 	t.DueMs, t.NextMs = dueMs, next
 }
 
-// bornCollecting makes a timer that an add by MergeCollect has made one with an array.
-func (t *Timer) bornCollecting(nowMs int64) {
+// newCollecting makes a timer that an add by MergeCollect has made one with an array.
+func (t *Timer) newCollecting(nowMs int64) {
 	payload, most := t.Payload, t.collectMax()
 	t.Payload, t.PayloadKind, t.Collect = nil, NoPayload, nil
 	if t.collect(payload); int(t.Collected) >= most {

@@ -74,7 +74,7 @@ func previewNew(c *Command, cur *Timer, nowMs int64) Result {
 	}
 	alone := *c
 	alone.Into = nil
-	r.Timer = Born(&alone, &r)
+	r.Timer = NewTimer(&alone, &r)
 	return r
 }
 

@@ -57,8 +57,8 @@ const (
 // Result answers a command, or another item of a batch.
 type Result struct {
 	Code Code
-	// Unchanged: the command has found what it would have made, and changed nothing. So it
-	// is with each Same, too.
+	// Unchanged: all was as the command wanted it, and it has changed nothing. True of each Same,
+	// too.
 	Unchanged bool
 	// the timer's slot, as named by the item, or where the command found or put it; 0: none
 	Handle Handle

@@ -53,12 +53,12 @@ func (s *scanner) scan() (*streamScan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wal: list %s: %w", s.dir, err)
 	}
-	first, born, err := readBounds(s.fs, s.dir, firstName, firstMagic)
+	first, created, err := readBounds(s.fs, s.dir, firstName, firstMagic)
 	if err != nil {
 		return nil, err
 	}
-	if !born {
-		return s.unborn(gens)
+	if !created {
+		return s.unfinished(gens)
 	}
 	s.out.first = first
 	if gens, err = s.arrange(gens); err != nil {
@@ -109,9 +109,9 @@ func (s *scanner) checkCut() error {
 	return &CorruptionError{Dir: l.dir, Segment: l.name, Offset: l.end, Seq: s.out.chain.next, Err: errCutOff}
 }
 
-// unborn handles a stream without a FIRST file: its creation was not finished, which is
+// unfinished handles a stream without a FIRST file: its creation was not finished, which is
 // the case only as long as no frame was written.
-func (s *scanner) unborn(gens []generation) (*streamScan, error) {
+func (s *scanner) unfinished(gens []generation) (*streamScan, error) {
 	missing := &CorruptionError{Dir: s.dir, Segment: firstName, Err: errMissing}
 	for _, g := range gens {
 		s.out.old = append(s.out.old, g.num)

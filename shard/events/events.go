@@ -1,5 +1,5 @@
-// Package events makes the events of timers' lives that observers see of what entries changed, and
-// names who takes them.
+// Package events makes events of the changes that entries make to timers, and has the interfaces of
+// those that take them.
 package events
 
 import (

@@ -17,7 +17,8 @@ import (
 // Cost: O(log n) for each timer, like that of a single call. A timer is queued when it is due, not
 // ahead of it, so that no timer of a call waits for another to become due.
 
-// group is what makes a destQueue one whose timers go many in a call.
+// group is the part of a destQueue whose timers share calls; nil in one that makes a call for each
+// timer.
 type group struct {
 	groupKey
 	policy *timer.Batch
@@ -29,7 +30,7 @@ type group struct {
 	place   int   // in topicQueues.gathering
 }
 
-// groupKey is what the timers of a call have in common, in addition to their topic.
+// groupKey is the same for all timers of a call, as their topic is.
 type groupKey struct {
 	dest        Destination
 	url, method string

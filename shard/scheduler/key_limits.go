@@ -68,7 +68,8 @@ func (kq *keyQueues) admits(k *keyQueue, now bool) bool {
 	return gate == free
 }
 
-// shared is the limit that the timers of the key share with those of other shards; nil: they do not.
+// shared is the limit that the timers of the key share with those of other shards; nil: they do
+// not.
 func (k *keyQueue) shared() *limiterUse {
 	if k.hash != 0 {
 		return nil
@@ -269,7 +270,8 @@ func (k *keyQueue) turns() int {
 	return int(k.weight)
 }
 
-// countTurns counts what a key's turns were before for what they are now, in the cluster too.
+// countTurns brings the sum of the topic's turns up to date, in the cluster too, after those of one
+// key have changed.
 func (k *keyQueue) countTurns(before int) {
 	q := k.queue
 	now := k.turns()

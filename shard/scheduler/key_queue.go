@@ -79,8 +79,8 @@ type keyLane struct {
 	blocking  bool        // serial: the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
 	ready     bool        // the head may go now, and is let out; a blocking one once the key has no lease
 	unqueued  bool        // the head is ready, and counts as in line
-	// Of a key's first lane: what shuts the key, and how many of it wait in line and stand. They are
-	// here because a keyQueue has no room for them in its size class.
+	// Of a key's first lane: the gate that shuts the key, and how many of its timers wait in line.
+	// They are here because a keyQueue has no room for them in its size class.
 	gate   keyGate
 	timers int32
 }

@@ -391,9 +391,9 @@ func (l *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	return true, 0
 }
 
-// fill fills a bucket and returns how long until it has a token. A manual clock stands for each of
-// its milliseconds as a whole: a token that comes within one is there, and what it is early the
-// bucket owes.
+// fill fills a bucket and returns how long until it has a token. A manual clock knows whole
+// milliseconds only: a token that comes within the present one is there already, and the bucket
+// owes the rest of the time.
 func (l *Limits) fill(b *bucket, now time.Duration, perSecond float64, burst int) time.Duration {
 	wait := b.fill(now, perSecond, float64(max(burst, 1)))
 	if l.manual {

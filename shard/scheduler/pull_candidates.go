@@ -144,7 +144,7 @@ type lineWalk struct {
 	tag  uint64
 }
 
-// behind returns the walk of what may go behind a timer that is let out; nil if nothing may.
+// behind returns the walk over the timers that may follow one that is let out; nil if none may.
 func (kq *keyQueues) behind(e entry, most int) *lineWalk {
 	c, ok := kq.refOf(e.handle)
 	if !ok || c.leased || c.lane.key.queue.mode.serial || c.lane.due.len() == 0 {

@@ -219,7 +219,7 @@ func (d *departure) goTo(next *Scheduler) {
 	})
 }
 
-// take takes over what Leave hands over.
+// take takes over the leases that Leave hands over.
 func (s *Scheduler) take(d *departure) {
 	s.passOn(d)
 	for _, f := range d.leases {
@@ -245,7 +245,7 @@ func (s *Scheduler) take(d *departure) {
 	s.env.Wake()
 }
 
-// passOn passes on what has left this shard, too: it has been divided before this came.
+// passOn passes leases on to this shard's own child, if it has been divided since.
 func (s *Scheduler) passOn(d *departure) {
 	if s.child == nil {
 		return

@@ -14,8 +14,8 @@ import (
 // A rate counts it when it is proposed; in a topic with a rate that is not before the timer is due,
 // so that no burst gathers ahead of time.
 
-// counted are the limits at which a lease counts: its topic's, and, if its timer has no key, that of
-// such timers. nil: there is none.
+// counted are the limits at which a lease counts: its topic's, and, if its timer has no key, that
+// of such timers. nil: there is none.
 type counted [2]*limit
 
 // lend counts the lease at those of the limits at which it does not count yet.
@@ -172,8 +172,8 @@ func (tl *topicLimits) lentKeyless(q *topicQueue) {
 	tl.env.Wake()
 }
 
-// Where keys take turns, a shard is granted this many leases in advance for each weight, and waits
-// for so many calls at a receiver: about what ends between two of its turns.
+// Where keys take turns, a shard is granted turnsAhead leases in advance for each weight, and waits
+// for at most mostAhead calls at a receiver: about as many as end between two of its turns.
 const turnsAhead, mostAhead = 8, 64
 
 // admit asks the topic's limit for a lease. If refused, the topic waits until it
@@ -204,8 +204,8 @@ func (tl *topicLimits) inSight(q *topicQueue) bool {
 	return q.limiterUse != nil && q.limiterUse.inSight()
 }
 
-// restKeyless returns a granted lease that timers without a key cannot use now. They keep their place
-// in line if they have none.
+// restKeyless returns a granted lease that timers without a key cannot use now. They keep their
+// place in line if they have none.
 func (tl *topicLimits) restKeyless(q *topicQueue) {
 	if u := q.keyless; u != nil && (u.granted() || q.keys[0] == nil) {
 		u.release(tl.now.Mono)
@@ -218,7 +218,8 @@ func (tl *topicLimits) uncount(f *activeLease) {
 	f.limits = counted{}
 }
 
-// countCarried counts a lease that a walk or an applied entry found, where it is not counted already.
+// countCarried counts a lease that a walk or an applied entry found, where it is not counted
+// already.
 func (tl *topicLimits) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
 	limits := tl.of(q, h)
 	if limits == (counted{}) || d.State != timer.Leased {

@@ -275,8 +275,7 @@ type shutGate struct {
 	atMs  int64 // wall clock
 }
 
-// of is what the topic's backlog waits for: a limit that has refused a lease within
-// unexplainedMs.
+// of is the limit for which the topic's backlog waits: it has refused a lease within unexplainedMs.
 func (g shutGate) of(nowMs int64) timer.WaitCause {
 	if g.cause != timer.NoWait && nowMs-g.atMs < unexplainedMs {
 		return g.cause

@@ -190,8 +190,8 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 	return timer.Wait{For: cause, On: q.topic.Name}
 }
 
-// onWay returns what the timers of a topic's ready queues wait for, but for those that start with
-// the next leases, and how many these are.
+// onWay returns the cause for which the timers of a topic's ready queues wait, and how many of them
+// start with the next leases: for these the cause does not hold.
 func (v *view) onWay(q *topicQueue, state queueState) (cause timer.WaitCause, starting int) {
 	switch class := state - open; {
 	case state == granted: // it has waited for its receiver until now

@@ -286,16 +286,16 @@ func (l *loader) start() {
 	l.deliveries()
 }
 
-// BeginBirth starts to save what LoadChild reads: the foreign timers of a table that is not swept.
+// BeginChild starts to save what LoadChild reads: the foreign timers of a table that is not swept.
 // It is a snapshot in all else, but other slots have no records. The child's replicas find out
 // whether memory was sound.
-func (t *Table) BeginBirth() *Snapshot {
+func (t *Table) BeginChild() *Snapshot {
 	s := t.BeginSnapshot()
-	s.birth = true
+	s.child = true
 	return s
 }
 
-// LoadChild reads what BeginBirth of a table saves, and returns the table of its child. It is the
+// LoadChild reads what BeginChild of a table saves, and returns the table of its child. It is the
 // same whenever after the division that began.
 func LoadChild(parent, child timer.ShardID, r io.Reader) (*Table, error) {
 	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}}

@@ -39,7 +39,7 @@ func TestMemoryOfShardsThatDoubled(t *testing.T) {
 				}
 			})
 			apply(parent, func(b *Batch) { b.Divide(of, half) })
-			child, err := LoadChild(parent.id, timer.ShardID(i+1+of/2), bytes.NewReader(birth(parent)))
+			child, err := LoadChild(parent.id, timer.ShardID(i+1+of/2), bytes.NewReader(saveChild(parent)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,9 +46,9 @@ func (mh *modelHarness) entry(add func(b *Batch) int) timer.Result {
 	return r[0]
 }
 
-// birth saves the foreign timers of a table.
-func birth(t *Table) (b []byte) {
-	s := t.BeginBirth()
+// saveChild saves the foreign timers of a table.
+func saveChild(t *Table) (b []byte) {
+	s := t.BeginChild()
 	for done := false; !done; {
 		b, done = s.Next(b, 1000)
 	}
@@ -118,7 +118,7 @@ func TestDividedTableGoesOnAsTwo(t *testing.T) {
 			g.belongs = func(topic timer.TopicID, id string) bool { return !halfOf(16, topic, id) }
 			g.check()
 			load := func() *Table {
-				child, err := LoadChild(7, 15, bytes.NewReader(birth(g.table)))
+				child, err := LoadChild(7, 15, bytes.NewReader(saveChild(g.table)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -146,7 +146,7 @@ func TestDividedTableGoesOnAsTwo(t *testing.T) {
 				g.turn()
 				c.turn()
 				g.check()
-				if _, err := LoadChild(7, 15, bytes.NewReader(birth(g.table))); err == nil {
+				if _, err := LoadChild(7, 15, bytes.NewReader(saveChild(g.table))); err == nil {
 					t.Fatal("a table that is being swept has a child")
 				}
 				if g.pick(3) == 0 {
@@ -162,7 +162,7 @@ func TestDividedTableGoesOnAsTwo(t *testing.T) {
 			// The second doubling: a grandchild has numbers of both.
 			last := c.model.seq
 			grandchild := c.divide(32)
-			table, err := LoadChild(15, 31, bytes.NewReader(birth(c.table)))
+			table, err := LoadChild(15, 31, bytes.NewReader(saveChild(c.table)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestDivisionGolden(t *testing.T) {
 	g.divide(16)
 	g.turn()
 	testkit.Golden(t, "table-snapshot-divided", image(g.table))
-	child, err := LoadChild(7, 15, bytes.NewReader(birth(g.table)))
+	child, err := LoadChild(7, 15, bytes.NewReader(saveChild(g.table)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func BenchmarkDivide(b *testing.B) {
 		}
 		g.divide(2)
 		took("divide")
-		saved := birth(g.table)
+		saved := saveChild(g.table)
 		took("save")
 		child, err := LoadChild(1, 2, bytes.NewReader(saved))
 		if err != nil {

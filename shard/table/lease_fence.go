@@ -35,8 +35,8 @@ func (l *leaderships) takeover(owner uint64) {
 	}
 }
 
-// beginSlow begins a slow part. After another of the same leadership it takes no more place: what
-// was between them counts as slow too.
+// beginSlow begins a slow part. It is joined to an earlier one of the same leadership: the time
+// between the two counts as slow, too.
 func (l *leaderships) beginSlow(next leadership) {
 	n := len(l.terms)
 	switch {

@@ -53,9 +53,9 @@ type Snapshot struct {
 	// a table with two timers of one id could not be loaded
 	ids, wantIDs int
 	damaged      bool
-	// birth: only the foreign timers are written, see BeginBirth. There are no sums to expect of
+	// child: only the foreign timers are written, see BeginChild. There are no sums to expect of
 	// them: those of slots and contents are not made.
-	birth bool
+	child bool
 	// pending is the output not yet handed out. Its order matters because a target number may be
 	// redefined.
 	pending []byte
@@ -82,7 +82,7 @@ func (s *Snapshot) Hash() uint64 { return s.hash }
 func (s *Snapshot) Held() int64 { return int64(cap(s.pending)) + 8*int64(cap(s.saved)) }
 
 func (s *Snapshot) Sound() bool {
-	return !s.damaged && s.birth || !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
+	return !s.damaged && s.child || !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
 }
 
 // Next implements Saving. It appends the next piece to dst, about budget bytes in addition to the
@@ -98,7 +98,7 @@ func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	limit := len(dst) + budget
 	for steps := max(budget, 1); steps > 0 && (len(dst) < limit || budget <= 0) && s.cursor < s.high; steps-- {
 		s.cursor++
-		if s.birth {
+		if s.child {
 			s.cursor = s.nextForeign(s.cursor)
 		}
 		if h := s.cursor; s.saved[h>>6]>>(h&63)&1 == 0 {
@@ -133,7 +133,7 @@ func (s *Snapshot) Abort() {
 
 // keep writes a slot ahead of the cursor if it is not yet written.
 func (s *Snapshot) keep(h timer.Handle) {
-	if h <= s.cursor || h > s.high || s.saved[h>>6]>>(h&63)&1 != 0 || s.birth && !s.t.foreign(h) {
+	if h <= s.cursor || h > s.high || s.saved[h>>6]>>(h&63)&1 != 0 || s.child && !s.t.foreign(h) {
 		return
 	}
 	s.saved[h>>6] |= 1 << (h & 63)
@@ -197,10 +197,10 @@ func (d *deliveries) append(dst []byte) []byte {
 func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	t := s.t
 	o := t.slots.At(h)
-	if s.birth && !t.foreign(h) {
+	if s.child && !t.foreign(h) {
 		return dst
 	}
-	if !s.birth {
+	if !s.child {
 		s.slots += t.slotHash(h, o)
 	}
 	if o.State() == 0 {
@@ -208,7 +208,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 		return binary.AppendUvarint(dst, uint64(t.slots.NextFree(h)))
 	}
 	v := t.content.View(o.Ref)
-	if !s.birth {
+	if !s.child {
 		s.blobs += t.content.Hash(h, &v)
 	}
 	if !o.Chained() || t.chains[h].newer == 0 {

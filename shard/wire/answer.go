@@ -80,7 +80,7 @@ func readAnswer(c *encoding.Codec, o *timer.Op) {
 		return
 	}
 	if !o.Brief {
-		o.Result.Timer = timer.Born(o.Command, &o.Result)
+		o.Result.Timer = timer.NewTimer(o.Command, &o.Result)
 	}
 }
 

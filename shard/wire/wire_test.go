@@ -271,7 +271,7 @@ func TestWireAnswers(t *testing.T) {
 				continue
 			}
 			if o.Result.Timer = nil; !o.Brief {
-				o.Result.Timer = timer.Born(o.Command, &o.Result)
+				o.Result.Timer = timer.NewTimer(o.Command, &o.Result)
 			}
 		}
 		b := AppendAnswers([]byte("before"), want)[len("before"):]
@@ -295,7 +295,7 @@ func bare(ops []timer.Op) []timer.Op {
 func TestWireCreated(t *testing.T) {
 	cmd := &timer.Command{Kind: timer.Add, Topic: 3, ID: "a", Tag: 9, Spec: testkit.FullSpec()}
 	r := timer.Result{Code: timer.Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
-	r.Timer = timer.Born(cmd, &r)
+	r.Timer = timer.NewTimer(cmd, &r)
 	ops := []timer.Op{{Shard: 1, Command: cmd, Result: r}}
 	b := AppendAnswers(nil, ops)
 	if len(b) > 24 {

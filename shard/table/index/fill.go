@@ -38,8 +38,8 @@ func (f *Filler) Add(hash, number uint32) {
 	f.batch = append(f.batch, uint64(hash)<<numberBits|uint64(number))
 }
 
-// Done adds what is left. It returns two numbers that are the same, of which the second was left
-// out, or 0, 0.
+// Done adds the rest. It returns two numbers whose keys are equal, of which the second was left
+// out; 0, 0: there were none.
 func (f *Filler) Done() (first, second uint32) {
 	f.flush()
 	return f.twins[0], f.twins[1]

@@ -1,8 +1,8 @@
 package timer
 
-// Born is the timer that an Add or Put has just created: the client's values with those that the
-// table assigned. It saves the worker a copy.
-func Born(c *Command, r *Result) *Timer {
+// NewTimer is the timer that an Add or Put has just created: the client's values with those that
+// the table assigned. It saves the worker a copy.
+func NewTimer(c *Command, r *Result) *Timer {
 	t := c.Into
 	if t == nil {
 		t = &Timer{}
@@ -14,7 +14,7 @@ func Born(c *Command, r *Result) *Timer {
 	}
 	t.DueMs = due
 	if c.Kind == Add && c.Merge == MergeCollect {
-		t.bornCollecting(r.AtMs)
+		t.newCollecting(r.AtMs)
 	}
 	if t.Repeat != nil {
 		t.Occurrence = 1
