@@ -67,9 +67,9 @@ func healthy(v *backend.ClusterView) bool {
 	})
 }
 
-// leaderOf is who leads a shard, by the leaders' own reports. One that leads since just now has not
-// reported it yet: this node's replica knows who that is; of a shard that was made just now it is
-// supposed to be its parent's, which stands first.
+// leaderOf is the node that leads a shard, by the leaders' own reports. A leader that was elected
+// just now has not reported it yet: this node's replica may know it. A shard that was made just now
+// is supposed to be led by the node that leads its parent.
 func (c *core) leaderOf(row *ring.Assignment, seen map[timer.ShardID]uint64) uint64 {
 	if node := seen[row.Group]; node != 0 {
 		return node

@@ -201,11 +201,11 @@ func (t *testClock) passTo(ctx context.Context, ms int64) error {
 	}
 }
 
-// tidyInterval is how far the clock moves before what is past its retention is dropped once more.
+// tidyInterval is how far the clock moves between two calls of tidy that drop something.
 const tidyInterval = time.Minute
 
-// tidy drops what is past its retention by this clock: by the machine's it would go some time
-// later.
+// tidy drops finished timers, history and topics that are past their retention by this clock.
+// Otherwise they would go later, by the machine's clock.
 func (t *testClock) tidy(ctx context.Context) error {
 	now := t.NowMs()
 	if now-t.tidyMs < min(tidyInterval, t.core.p.cfg.TopicIdle).Milliseconds() {

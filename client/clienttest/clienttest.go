@@ -144,8 +144,8 @@ func (n *Node) Now() time.Time {
 	return now
 }
 
-// Advance lets time pass: all that becomes due is called, in order. It returns when nothing is left
-// of it but what waits for somebody.
+// Advance lets time pass: all that becomes due is called, in order. It returns when all of it has
+// ended, but for timers that wait for somebody: see client.TestClock.
 func (n *Node) Advance(by time.Duration) client.ClockMoved {
 	n.t.Helper()
 	return n.To(n.Now().Add(by))

@@ -59,8 +59,8 @@ type NodeWaiter interface {
 // class.
 type Credit interface{ Cancel() }
 
-// Permit allows one call: a slot at the destination and its breaker's consent. How it is used is
-// between who grants it and who makes the call.
+// Permit allows one call: a slot at the destination and its breaker's consent. The pool of calls
+// that grants it knows how to use it; a scheduler can only cancel it.
 type Permit interface{ Cancel() }
 
 // State describes a destination and the breaker that calls to it go through.

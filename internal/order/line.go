@@ -42,10 +42,10 @@ func (l *Line[T]) Len() int { return l.heap.Len() }
 // First is the one whose turn it is. The line must not be empty.
 func (l *Line[T]) First() T { return l.heap.First().Of }
 
-// At is one of those who wait, in no order. It serves walks over all.
+// At is the i-th of the waiting ones, in no order: for walks over all.
 func (l *Line[T]) At(i int) T { return l.heap.At(i).Of }
 
-// Push has one wait that does not.
+// Push adds one that does not wait yet.
 func (l *Line[T]) Push(t *Turn[T]) {
 	l.number++
 	t.start, t.number = l.virtual, l.number

@@ -133,8 +133,8 @@ func (s *historySearch) askLeaders(ctx context.Context) error {
 	return s.all(ctx, slices.DeleteFunc(slices.Clone(s.ids), func(id timer.ShardID) bool { return s.led[id] }))
 }
 
-// askNode asks a node for the shards that it leads, and with kept for what it has of the others,
-// too. led are those that it led.
+// askNode asks a node for the history of the shards that it leads; with kept it also gives what it
+// has of the others. led are the shards that it led.
 func (s *historySearch) askNode(ctx context.Context, node uint64, ids []timer.ShardID, kept bool, within time.Duration) (led []timer.ShardID, err error) {
 	q := *s.query
 	q.Shards, q.Kept = ids, kept

@@ -108,7 +108,7 @@ func (l *listing) page(ctx context.Context) (out timer.Page, err error) {
 	return l.end(out), nil
 }
 
-// end ends the answer before what was not taken.
+// end ends the answer before the first timer that was not taken.
 func (l *listing) end(out timer.Page) timer.Page {
 	if l.first.Len() > 0 {
 		out.More, out.Next = true, l.first.First().key

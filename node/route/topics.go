@@ -136,9 +136,9 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 	return nil, false, timer.ErrTopicVersion
 }
 
-// countFormer counts, after a change of the topic's key, the pending timers that keep their ids:
-// all those of before a forced change, and of any change what was added while it was made. A shard
-// without a leader does not make the change look failed: then the number is unknown.
+// countFormer counts the pending timers that keep their former ids after a change of the topic's
+// key: after a forced change all that were there, after any other those that were added while it
+// was made. 0 where a shard has no leader: the number is unknown then, and the change is made.
 func (t *Topics) countFormer(ctx context.Context, old *timer.Topic, p *timer.Policy) int64 {
 	n, err := t.readdressed(ctx, old, p)
 	if err != nil {

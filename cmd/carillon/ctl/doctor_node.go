@@ -130,7 +130,8 @@ func (f *findings) locked(m map[string]float64) {
 	}
 }
 
-// stuck is what due timers wait for that mostly does not end by itself, and what to do.
+// stuck has the causes for which due timers wait that mostly do not end by themselves, each with
+// the remedy.
 var stuck = []struct {
 	cause     client.WaitCause
 	grade     grade
@@ -148,8 +149,8 @@ var stuck = []struct {
 		"wait for their shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes"},
 }
 
-// waiting lists the due timers of the shards that a node leads wait for what does not come by
-// itself.
+// waiting adds, for each of these causes, how many due timers wait for it in the shards that a node
+// leads.
 func (f *findings) waiting(node string, m map[string]float64) {
 	for _, s := range stuck {
 		if n := m[`carillon_waiting{reason="`+string(s.cause)+`"}`]; n > 0 {

@@ -330,9 +330,9 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 	return 0, nil
 }
 
-// others names what an add has that the timer of its id has not. None: that timer is the one that
-// the file has, though another request made it, by a delay say. It may have been paused or resumed
-// since, and a series may have gone on.
+// others names the fields in which an add differs from the timer that has its id. None: that timer
+// is the one of the file, even if another request made it, with a delay for example. Whether it is
+// paused does not count, nor how far a series has come.
 func (r *importRun) others(o *importOp) ([]string, error) {
 	body, err := r.ctl.do(client.Request{Method: http.MethodGet, Path: timerRef{r.head.Topic, o.id}.path()})
 	if errors.Is(err, client.ErrUnknownTimer) {
