@@ -48,7 +48,7 @@ func TestSlewIsNoStep(t *testing.T) {
 			{0, stop(300 * time.Millisecond), false}, // back to where it was
 			{0, stop(300 * time.Millisecond), true},
 			{clocks.SlewWindow, stand(236 * time.Millisecond), false}, // (1070037)
-			{0, stand(300 * time.Millisecond), true},
+			{0, stand(400 * time.Millisecond), true},                  // a process that has nothing to do looks each 100 ms
 		} {
 			w.pass(c.after)
 			steps, touched := n.keeper.State().Steps, n.clock.touched
