@@ -158,7 +158,7 @@ func (n *featureID) mayBeDue(w *World, at timer.ShardID, wrote *write, dueMs int
 	case wrote.timetable != nil:
 		return slices.Contains(wrote.timetable.dues, dueMs)
 	case wrote.every != 0:
-		return since%wrote.every == 0 && (since > 0 || w.mayBeginSooner(at, wrote, dueMs)) || w.mayBeDueAtOnce(at, wrote, dueMs)
+		return since%wrote.every == 0 && (since > 0 || w.mayBeginSooner(at, wrote, dueMs, n.fires > 0)) || w.mayBeDueAtOnce(at, wrote, dueMs)
 	case wrote.capped:
 		return since < 0
 	}
@@ -236,11 +236,14 @@ func (n *featureID) mayMeetAgain(w *World, id timer.ShardID, since time.Duration
 // mayBeginSooner reports whether a series may have reached an occurrence before its first one. That
 // happens if the shard's clock was ahead: the first occurrence was over before it was due, or the
 // clock was later set back behind it. Then the series goes on with the next occurrence that is
-// left.
-func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64) bool {
+// left. The first occurrence of one that was fired may be over at any time since it was added.
+func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64, fired bool) bool {
 	first := msOf(wrote.dueMs - epochMs)
 	if _, last := w.checker.times.shown(id, wrote.asked, min(w.now, first)); last > wrote.dueMs+timeSlack.Milliseconds() {
 		return true
+	}
+	if fired {
+		first = min(first, wrote.asked)
 	}
 	return w.now > first && w.mayRecur(id, first, dueMs)
 }
