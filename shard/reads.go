@@ -167,8 +167,8 @@ func (w *worker) scan(r *replica) {
 }
 
 // serveLong continues the long reads of all groups in rotation, a slice of one read at a time, until
-// the turn's slots are visited. The groups that wait meanwhile cost nothing: a listing of all topics
-// asks each shard.
+// the turn's slots are visited. Cost: that, and O(groups that wait) once a turn to close up their
+// list; a group that waits takes no turn of its own.
 func (w *worker) serveLong() {
 	slice := max(scanSlots/max(len(w.parked.scans), 1), scanSlice)
 	for n := 0; n < len(w.parked.scans); n++ {

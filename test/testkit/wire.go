@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var rewriteWire = flag.Bool("wire.rewrite", false, "write the golden file of this build's messages between nodes anew")
+var rewriteWire = flag.Bool("wire.rewrite", false, "write the golden file of the messages between nodes again, as this build has them")
 
 // Message is one that nodes send each other, as this build writes it, and its reader; nil: a test
 // of its own reads it.

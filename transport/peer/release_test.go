@@ -100,8 +100,8 @@ func part(name string) []byte {
 // quietly makes a node send no heartbeat during a dialogue.
 func quietly(c *Config) { c.Heartbeat = handshakeLimit / 2 }
 
-// hears reads as many bytes as it should, and compares.
-func hears(t *testing.T, nc net.Conn, name string) {
+// receives reads as many bytes as it should, and compares.
+func receives(t *testing.T, nc net.Conn, name string) {
 	t.Helper()
 	want := part(name)
 	got := make([]byte, len(want))
@@ -110,7 +110,7 @@ func hears(t *testing.T, nc net.Conn, name string) {
 	}
 }
 
-func says(t *testing.T, nc net.Conn, name string) {
+func sends(t *testing.T, nc net.Conn, name string) {
 	t.Helper()
 	if _, err := nc.Write(part(name)); err != nil {
 		t.Errorf("%s: %v", name, err)
@@ -146,9 +146,9 @@ func TestDiallerOfARelease(t *testing.T) {
 		_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 		for i, part := range dialogue {
 			if i%2 == 0 {
-				says(t, nc, part)
+				sends(t, nc, part)
 			} else {
-				hears(t, nc, part)
+				receives(t, nc, part)
 			}
 		}
 		if dialogue[0] == "control hello" {
@@ -220,9 +220,9 @@ func TestListenerOfARelease(t *testing.T) {
 		_ = nc.SetDeadline(time.Now().Add(handshakeLimit))
 		for i, part := range d.parts {
 			if i%2 == 0 {
-				hears(t, nc, part)
+				receives(t, nc, part)
 			} else {
-				says(t, nc, part)
+				sends(t, nc, part)
 			}
 		}
 		if err := within(t, "answer", asked); err != nil {
