@@ -18,18 +18,9 @@ type dividing struct {
 }
 
 func newDividing(t *testing.T, run func(d *dividing)) {
-	bubbleHarness(t, blockHere, func(r *hostHarness) {
+	bubbleHarness(t, nil, func(r *hostHarness) {
 		run(&dividing{hostHarness: r, child: Assignment{Group: 2, Epoch: 1, From: 1, Members: []Member{{Node: 7, Replica: ReplicaID(7, 1)}}}})
 	})
-}
-
-// blockHere makes a client's call wait on a channel of the test's own bubble.
-func blockHere(cfg *Config) {
-	cfg.Block = func(register func(wake func())) {
-		done := make(chan struct{})
-		register(func() { close(done) })
-		<-done
-	}
 }
 
 // shardOfID is the shard that a timer of topic 1 belongs to, if there are so many.
@@ -94,10 +85,7 @@ func (d *dividing) finishDivision() {
 func (d *dividing) reopen() {
 	d.t.Helper()
 	d.kill()
-	d.change = func(cfg *Config) {
-		blockHere(cfg)
-		cfg.Shards = 2
-	}
+	d.change = func(cfg *Config) { cfg.Shards = 2 }
 	d.rows = append(soleRows(2, 7), d.child)
 	if err := d.open(); err != nil {
 		d.t.Fatal(err)

@@ -178,6 +178,7 @@ type Host struct {
 	process    atomic.Int64  // bytes that the process uses, as of a worker's last tick
 	pinnable   atomic.Uint64 // closed log generations that a group may hold back
 	limits     *scheduler.Limits
+	waiters    sync.Pool // of *waiter whose calls have ended
 	refused    [refusals]atomic.Int64
 	zoneFaults sync.Map // names that were logged
 	cordoned   atomic.Bool

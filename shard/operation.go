@@ -97,9 +97,8 @@ type waiter struct {
 	left atomic.Int32
 	ch   chan struct{} // capacity 1; nil: then is called instead
 	then func()
+	pool *sync.Pool // that it is of
 }
-
-var waiters = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
 
 func (h *Host) newWaiter(n int) *waiter {
 	if h.cfg.Block != nil {
@@ -107,7 +106,10 @@ func (h *Host) newWaiter(n int) *waiter {
 		w.left.Store(int32(n))
 		return w
 	}
-	w := waiters.Get().(*waiter)
+	w, _ := h.waiters.Get().(*waiter)
+	if w == nil {
+		w = &waiter{ch: make(chan struct{}, 1), pool: &h.waiters}
+	}
 	w.left.Store(int32(n))
 	return w
 }
@@ -136,8 +138,8 @@ func (h *Host) await(w *waiter) {
 
 // release returns to the pool a waiter that no goroutine waits on.
 func (w *waiter) release() {
-	if w.ch != nil {
-		waiters.Put(w)
+	if w.pool != nil {
+		w.pool.Put(w)
 	}
 }
 
