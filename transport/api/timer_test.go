@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"carillon/timer"
 	"carillon/transport/api/web"
@@ -365,4 +366,22 @@ func TestPatchOfBackoff(t *testing.T) {
 		h.do("PATCH", timersPath+"/a", `{"retry":`+retry+`}`).want(200)
 	}
 	h.do("PATCH", timersPath+"/nobody", `{"retry":{"min_backoff":"11h"}}`).problem(404, web.UnknownTimer)
+}
+
+// A patch leaves no pending occurrence that is due after its series' end; an add with it would be
+// refused.
+func TestPatchOfASeriesEnd(t *testing.T) {
+	h := newHarness(t)
+	h.do("POST", timersPath, `{"id":"a","delay":"2h",`+cb+`}`).want(201)
+	soon, late := h.clock().Add(time.Hour).Format(time.RFC3339), h.clock().Add(3*time.Hour).Format(time.RFC3339)
+	ends := func(until string) string { return `"repeat":{"every":"1m","until":"` + until + `"}` }
+	h.do("PATCH", timersPath+"/a", `{`+ends(soon)+`}`).problem(400, web.BadTime)
+	h.do("PATCH", timersPath+"/a?dry_run=true", `{`+ends(soon)+`}`).problem(400, web.BadTime)
+	h.do("POST", batches, `{"ops":[{"op":"patch","id":"a",`+ends(soon)+`}]}`).want(200).has("results.0.status", "400")
+	if got := h.do("GET", timersPath+"/a", "").want(200); strings.Contains(got.body, "repeat") {
+		t.Errorf("the timer was changed: %s", got.body)
+	}
+	h.do("PATCH", timersPath+"/a", `{"delay":"30m",`+ends(soon)+`}`).want(200)
+	h.do("PATCH", timersPath+"/a", `{`+ends(late)+`}`).want(200)
+	h.do("PATCH", timersPath+"/nobody", `{`+ends(soon)+`}`).problem(404, web.UnknownTimer)
 }

@@ -229,7 +229,7 @@ func (b *batch) run(rq *web.Request, brief bool) {
 		if op.problem != nil {
 			continue
 		}
-		if op.verb != vAdd && spec.AnyRedacted(op.in.spec.Callback.Headers) || op.in.bendsBackoff(op.verb) {
+		if op.verb != vAdd && spec.AnyRedacted(op.in.spec.Callback.Headers) || op.in.needsStored(op.verb) {
 			b.runTogether(rq, b.ops[from:i], nowMs, brief)
 			op.result, op.topic, op.problem = change(rq, op.in, op.verb, brief)
 			from = i + 1

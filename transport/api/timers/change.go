@@ -188,20 +188,31 @@ func backoffFault(r *timer.Retry, t *timer.Topic) *web.Problem {
 	return nil
 }
 
-// bendsBackoff reports whether a patch sets bounds of the backoff by themselves: the other may be
-// the timer's.
-func (tr *timerRequest) bendsBackoff(v verb) bool {
-	return v == vPatch && tr.given&(spec.FMinBackoff|spec.FMaxBackoff) != 0
+// needsStored reports whether a patch must be held against what stays of the timer: it sets bounds
+// of the backoff, of which the other may be the timer's, or a series' end without a time.
+func (tr *timerRequest) needsStored(v verb) bool {
+	return v == vPatch && (tr.given&(spec.FMinBackoff|spec.FMaxBackoff) != 0 || tr.endsPending())
 }
 
-// checkBackoff holds a patch of a backoff against what stays of the timer's. Whether there is such a
-// timer, and it can be changed, is for the change to find out.
-func (tr *timerRequest) checkBackoff(rq *web.Request, t *timer.Topic) *web.Problem {
+// endsPending reports whether a patch gives the pending occurrence a series with an end.
+func (tr *timerRequest) endsPending() bool {
+	return tr.spec.Repeat != nil && tr.spec.Repeat.UntilMs != 0 && tr.given&spec.TimeFields == 0
+}
+
+// checkStored holds a patch against what stays of the timer. Whether there is such a timer, and it
+// can be changed, is for the change to find out.
+func (tr *timerRequest) checkStored(rq *web.Request, t *timer.Topic) *web.Problem {
 	cur, err := rq.Core.Timers.Timer(rq.Base, tr.shard(rq, t), t.ID, tr.id)
 	if err != nil {
 		return web.Fault(err)
 	}
 	if cur == nil || cur.State != timer.Scheduled {
+		return nil
+	}
+	if tr.endsPending() && tr.spec.Repeat.UntilMs < cur.DueMs {
+		return beforeFirst()
+	}
+	if tr.given&(spec.FMinBackoff|spec.FMaxBackoff) == 0 {
 		return nil
 	}
 	next := cur.Retry
@@ -237,8 +248,8 @@ func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Re
 				return false, nil
 			}
 		}
-		if in.bendsBackoff(v) {
-			if p := in.checkBackoff(rq, t); p != nil {
+		if in.needsStored(v) {
+			if p := in.checkStored(rq, t); p != nil {
 				return false, p
 			}
 		}

@@ -81,9 +81,13 @@ func (tr *timerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
 		atMs = calendar.After(p, atMs, nowMs-1)
 	}
 	if p.UntilMs != 0 && p.UntilMs < atMs {
-		return 0, web.Bad(web.BadTime, "repeat.until: is before the first occurrence")
+		return 0, beforeFirst()
 	}
 	return atMs, nil
+}
+
+func beforeFirst() *web.Problem {
+	return web.Bad(web.BadTime, "repeat.until: is before the first occurrence")
 }
 
 func appendRepeat(b []byte, p *timer.Repeat) []byte {
