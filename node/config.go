@@ -47,7 +47,7 @@ type Config struct {
 	Shards          int `default:"${shards}" placeholder:"N" help:"Number of shards at the first start, 1–65535 (${default}); ctl shards adds more."`
 
 	HistoryBytes int64         `type:"bytes" default:"${history_bytes}" placeholder:"SIZE" help:"Disk for the history (${default}); the oldest goes first."`
-	TopicIdle    time.Duration `default:"${topic_idle}" placeholder:"TIME" help:"Delete auto-created topics after being empty this long (${default})."` // at least 1s
+	TopicIdle    time.Duration `default:"${topic_idle}" placeholder:"TIME" help:"Delete auto-created topics after being empty this long, unless paused (${default})."` // at least 1s
 	// While one node holds the level back, the release before can be started again.
 	FeatureLevel int `placeholder:"N" help:"Highest feature level that it uses (the release's)."`
 

@@ -139,11 +139,23 @@ func TestIdleTopicsOfSomebodyStay(t *testing.T) {
 	}
 	k.passed += 2 * topicIdle
 	k.Round(k.ctx)
+	k.looked = nil
 	if v, ok := k.node.topics.Here("mine"); !ok || v.Policy.LeaseMs != 5000 {
 		t.Errorf("a topic with a policy of its own: %+v", v)
 	}
-	if v, ok := k.node.topics.Here("paused"); !ok || !v.Paused {
-		t.Errorf("a topic that was paused: %+v", v)
+	for range 3 {
+		if v, ok := k.node.topics.Here("paused"); !ok || !v.Paused {
+			t.Fatalf("a topic that was paused: %+v", v)
+		}
+		k.after(2 * topicIdle)
+	}
+	if _, err := k.node.topics.SetPaused(k.ctx, "paused", false); err != nil {
+		t.Fatal(err)
+	}
+	k.after(0)
+	k.after(2 * topicIdle)
+	if k.has("paused") {
+		t.Error("a topic stayed that is not paused any more")
 	}
 }
 

@@ -114,12 +114,12 @@ func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sight
 	})
 }
 
-// emptyOf are those of some topics that were made by an add and have no timers. All are counted in
-// one call of each node.
+// emptyOf are those of some topics that were made by an add, are not paused, and have no timers. All
+// are counted in one call of each node.
 func (it *IdleTopics) emptyOf(ctx context.Context, page []*timer.Topic) map[timer.TopicID]bool {
 	var ids []timer.TopicID
 	for _, t := range page {
-		if t.AutoCreated && !t.Closing {
+		if t.AutoCreated && !t.Closing && !t.Paused { // the next add to a paused one must wait
 			ids = append(ids, t.ID)
 		}
 	}
