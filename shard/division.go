@@ -205,7 +205,15 @@ func (d *division) sweeps() bool {
 }
 
 func (d *division) lookForHalf() {
-	if d.ready || !d.divides() {
+	switch {
+	case d.proposed:
+		return
+	case !d.divides():
+		if d.begun { // from the start when it is: more timers may come meanwhile than one turn can look at
+			d.end()
+		}
+		return
+	case d.ready:
 		return
 	}
 	s := d.s

@@ -674,6 +674,26 @@ func TestNoDivisionWithoutMemory(t *testing.T) {
 	}
 }
 
+// TestLookBeginsAgainAfterAWait: where a division waits, its leader looks at the timers from the
+// start when it can go on: as many may have come as no turn has time for.
+func TestLookBeginsAgainAfterAWait(t *testing.T) {
+	newDividing(t, func(d *dividing) {
+		s := d.look()
+		lacks := &fakeShortages{tight: []uint64{7}}
+		d.host.cfg.Shortages = lacks
+		d.pass(time.Second)
+		if s.division.begun || s.division.ready {
+			t.Error("what was looked at before a wait counts after it")
+		}
+		lacks.tight = nil
+		d.host.Place([]Assignment{d.child})
+		d.pass(time.Second)
+		if !d.host.group(2).serving {
+			t.Errorf("there is memory, and the child does not serve\n%s", d.log.String())
+		}
+	})
+}
+
 // TestChildOnAFullDisk: the disk fills as the shard is divided. The new shard is made in less room
 // than other snapshots leave; as long as there is too little, the node is not ready.
 func TestChildOnAFullDisk(t *testing.T) {
