@@ -67,6 +67,22 @@ func (l *Line[T]) Leave(t *Turn[T]) {
 	}
 }
 
+// Took puts one that waits, and was served, behind its turn, which had so many times the length of an
+// ordinary one. One that does not wait any more is put there when it comes back.
+func (l *Line[T]) Took(t *Turn[T], times int) {
+	waits := t.In()
+	if waits {
+		l.Serve(t)
+		times--
+	}
+	if s := t.Share; s != nil && s.Weight > 0 && s.line == any(l) {
+		s.ends += uint64(times) * turnUnit / uint64(min(s.Weight, turnUnit))
+	}
+	if waits {
+		l.Push(t)
+	}
+}
+
 // Serve takes one out that is served.
 func (l *Line[T]) Serve(t *Turn[T]) {
 	l.heap.Remove(t)

@@ -631,3 +631,24 @@ func TestBatchInATurn(t *testing.T) {
 		t.Errorf("%d calls", len(r.batches))
 	}
 }
+
+// TestCallsOfManyLeaveOthersTheirTurns: while a topic has calls of a thousand to make, another one's
+// timers do not go one by one between them.
+func TestCallsOfManyLeaveOthersTheirTurns(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 1000})
+	r.topic(2, func(*timer.Policy) {})
+	for i := range 20 {
+		r.add(fmt.Sprintf("plain-%d", i), 0, func(c *timer.Command) { c.Topic = 2 })
+	}
+	for i := range 8000 {
+		r.add(fmt.Sprint(i), 0)
+	}
+	for r.step(); len(r.calls) < 20; r.step() {
+	}
+	if len(r.batches) > 3 {
+		t.Errorf("20 calls waited for %d of many", len(r.batches))
+	}
+	if r.turn(); len(r.batches) != 8 {
+		t.Errorf("%d calls of many run, want 8", len(r.batches))
+	}
+}

@@ -175,13 +175,14 @@ func TestTurnsOfTopics(t *testing.T) {
 	queues := map[timer.TopicID]*topicQueue{}
 	for id := timer.TopicID(1); id <= 3; id++ {
 		q := &topicQueue{id: id}
-		q.turn.Of = q
 		queues[id] = q
 		all.join(q, topics[id])
 	}
 	count := map[timer.TopicID]int{}
 	for range 8 {
-		count[all.next().id]++
+		q := all.next()
+		all.took(q, 1)
+		count[q.id]++
 	}
 	if count[1] != 2 || count[2] != 2 || count[3] != 4 {
 		t.Errorf("turns: %v", count)
@@ -192,7 +193,56 @@ func TestTurnsOfTopics(t *testing.T) {
 	if q := all.next(); q != queues[2] {
 		t.Errorf("next is topic %d", q.id)
 	}
-	if all.leave(queues[2]); all.next() != nil || len(all.tenants) != 0 {
+	if all.leave(queues[2]); all.next() != nil {
 		t.Error("a tenant without topics has a turn")
+	}
+	for _, q := range queues {
+		all.forget(q)
+		all.forget(q)
+	}
+	if len(all.tenants) != 0 {
+		t.Errorf("%d tenants without topics are kept", len(all.tenants))
+	}
+}
+
+// TestTurnsOfCallsOfMany: a topic that has leased many timers in a turn waits until the others have
+// leased as many, of its tenant and of others; also if it was gone for a while. Nobody waits for
+// those that have nothing.
+func TestTurnsOfCallsOfMany(t *testing.T) {
+	for name, tenants := range map[string][2]string{"one tenant": {"a", "a"}, "two": {"a", "b"}} {
+		t.Run(name, func(t *testing.T) {
+			all := turns{tenants: map[string]*tenantTurns{}}
+			many, plain := &topicQueue{id: 1}, &topicQueue{id: 2}
+			all.join(many, tenants[0])
+			all.join(plain, tenants[1])
+			leased := map[*topicQueue]int{}
+			for n := range 3030 {
+				q := all.next()
+				leases := 1
+				if q == many {
+					leases = 1000
+				}
+				if q == many && n%2 == 0 {
+					all.leave(q)
+				}
+				all.took(q, leases)
+				all.join(q, q.tenant.name)
+				leased[q] += leases
+			}
+			if got := leased[many]; got < 3000 || got > 4000 {
+				t.Errorf("a topic with calls of 1,000 leased %d, and the other %d", got, leased[plain])
+			}
+			all.leave(plain)
+			for range 3 {
+				if q := all.next(); q != many {
+					t.Fatalf("next is topic %d", q.id)
+				}
+				all.took(many, 1000)
+			}
+			all.join(plain, tenants[1])
+			if q := all.next(); q != plain {
+				t.Error("one that comes back waits for a call of many")
+			}
+		})
 	}
 }

@@ -74,7 +74,7 @@ func (c *compaction) sweepTopic(q *topicQueue) {
 		c.keys.prune(q)
 	}
 	c.keys.forgetRested(q, pruneBudget)
-	if len(q.dests)+len(q.moving)+len(q.keys)+q.dueOrder.Len() == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() &&
+	if len(q.dests)+len(q.moving)+len(q.keys)+q.dueOrder.Len() == 0 && !q.turn.In() && !q.listed && !q.deferred.In() && !q.withSlot.In() &&
 		q.limiterUse.rests(c.now.Mono) && q.keyless.rests(c.now.Mono) {
 		c.topics.forgetTopic(q)
 	}

@@ -41,9 +41,10 @@ func (p *proposer) propose(b *table.Batch) {
 		}
 		before := p.leases.proposed
 		keeps := p.leaseOne(b, q)
-		more := max(p.leases.proposed-before-1, 0) // in a call of many
-		n += more
-		over = p.env.Spent(leaseSteps * (1 + more))
+		took := max(p.leases.proposed-before, 1) // more in a call of many
+		p.topics.turns.took(q, took)
+		n += took - 1
+		over = p.env.Spent(leaseSteps * took)
 		if keeps {
 			continue
 		}
@@ -54,7 +55,7 @@ func (p *proposer) propose(b *table.Batch) {
 			p.topics.returnSpares(q)
 		}
 	}
-	if p.topics.turns.ring.Len() > 0 && !p.leases.full() { // else leased wakes it
+	if p.topics.turns.line.Len() > 0 && !p.leases.full() { // else leased wakes it
 		p.env.WakeNext()
 	}
 }

@@ -191,7 +191,7 @@ func (s *Scheduler) Tick() {
 
 // HasProposals reports that the scheduler has items for the next entry.
 func (s *Scheduler) HasProposals() bool {
-	return s.active && len(s.Outcomes.outcomes)+len(s.Outcomes.expires)+len(s.Outcomes.forgets)+len(s.series.skips)+len(s.series.overlaps)+s.topics.turns.ring.Len() > 0 ||
+	return s.active && len(s.Outcomes.outcomes)+len(s.Outcomes.expires)+len(s.Outcomes.forgets)+len(s.series.skips)+len(s.series.overlaps)+s.topics.turns.line.Len() > 0 ||
 		s.due.toDeclare()
 }
 

@@ -60,7 +60,7 @@ func (tq *topicQueues) queue(id timer.TopicID) *topicQueue {
 		return q
 	}
 	q = &topicQueue{queues: tq, id: id, topic: tq.topic(id), at: len(tq.list)}
-	q.turn.Of, q.deferred.Of, q.withSlot.Of, q.limited.Of = q, q, q, q
+	q.deferred.Of, q.withSlot.Of, q.limited.Of = q, q, q
 	q.destinations = newDestinations()
 	tq.byID[id] = q
 	tq.list = append(tq.list, q)
@@ -73,6 +73,7 @@ func (tq *topicQueues) queue(id timer.TopicID) *topicQueue {
 // forgetTopic drops the queue of a topic that has nothing.
 func (tq *topicQueues) forgetTopic(q *topicQueue) {
 	tq.limits.leave(q)
+	tq.turns.forget(q)
 	delete(tq.byID, q.id)
 	if q.topic == nil {
 		tq.keys.forget(q.id)
@@ -106,9 +107,10 @@ func (tq *topicQueues) join(q *topicQueue) {
 	case tq.byID[q.id] != q || q.deferred.In():
 	case q.pulled():
 		tq.pulls.markReady(q)
-	case q.tenant == nil && (q.topic == nil || q.id == table.CanaryTopic):
+	case q.turn.In():
+	case q.topic == nil || q.id == table.CanaryTopic:
 		tq.turns.join(q, "")
-	case q.tenant == nil:
+	default:
 		tq.turns.join(q, tq.cfg.Dispatcher.Tenant(q.topic))
 	}
 }
@@ -236,8 +238,9 @@ type topicQueue struct {
 
 	asks    [delivery.Classes]bool            // it waits for a slot of the node
 	credits [delivery.Classes]delivery.Credit // a slot of the node that it was given
-	tenant  *tenantTurns                      // nil: it has no turn
-	turn    order.Spot[*topicQueue]
+	tenant  *tenantTurns                      // nil: it has had no turn
+	turn    order.Turn[*topicQueue]
+	share   order.Share // of the turns of its tenant
 	// deferred is its place among the topics that wait until all that is due has left the wheel.
 	deferred order.Spot[*topicQueue]
 	withSlot order.Spot[*topicQueue] // in topicQueues.withSlot: it has credits
@@ -349,47 +352,83 @@ func (q *topicQueue) GrantedSlot(class int, c delivery.Credit) {
 }
 
 // turns are the topics that may have a timer to lease: tenants have their turns, and in each its
-// topics. Cost of all methods: O(1).
+// topics. Who has leased many timers in one turn, for a call of many, is behind the others until
+// they have leased as many. Cost of all methods: O(log n).
 type turns struct {
-	tenants map[string]*tenantTurns
-	ring    order.Ring[*tenantTurns]
+	tenants map[string]*tenantTurns // of the topics that have had a turn
+	line    order.Line[*tenantTurns]
 }
 
 type tenantTurns struct {
 	name   string
-	topics order.Ring[*topicQueue]
-	spot   order.Spot[*tenantTurns]
+	topics order.Line[*topicQueue]
+	queues int // topics whose tenant it is
+	turn   order.Turn[*tenantTurns]
+	share  order.Share
 }
 
 func (t *turns) join(q *topicQueue, tenant string) {
+	if q.turn.In() {
+		return
+	}
+	if q.tenant == nil || q.tenant.name != tenant {
+		t.forget(q)
+		t.enter(q, tenant)
+	}
+	q.tenant.topics.Push(&q.turn)
+	if x := q.tenant; !x.turn.In() {
+		t.line.Push(&x.turn)
+	}
+}
+
+func (t *turns) enter(q *topicQueue, tenant string) {
 	x := t.tenants[tenant]
 	if x == nil {
-		x = &tenantTurns{name: tenant}
-		x.spot.Of = x
+		x = &tenantTurns{name: tenant, share: order.Share{Weight: 1}}
+		x.turn.Of, x.turn.Share = x, &x.share
 		t.tenants[tenant] = x
-		t.ring.Push(&x.spot)
 	}
+	x.queues++
 	q.tenant = x
-	x.topics.Push(&q.turn)
+	q.turn.Of, q.turn.Share, q.share.Weight = q, &q.share, 1
 }
 
 func (t *turns) leave(q *topicQueue) {
+	if !q.turn.In() {
+		return
+	}
+	x := q.tenant
+	x.topics.Leave(&q.turn)
+	if x.topics.Len() == 0 {
+		t.line.Leave(&x.turn)
+	}
+}
+
+// forget drops what is known of a topic.
+func (t *turns) forget(q *topicQueue) {
 	x := q.tenant
 	if x == nil {
 		return
 	}
+	t.leave(q)
 	q.tenant = nil
-	q.turn.Leave()
-	if x.topics.Len() == 0 {
-		x.spot.Leave()
+	if x.queues--; x.queues == 0 {
 		delete(t.tenants, x.name)
 	}
 }
 
-// next returns the topic whose turn it is; nil if there is none.
+// next returns the topic whose turn it is; nil if there is none. Call took then.
 func (t *turns) next() *topicQueue {
-	if t.ring.Len() == 0 {
+	if t.line.Len() == 0 {
 		return nil
 	}
-	return t.ring.Rotate().topics.Rotate()
+	return t.line.First().topics.First()
+}
+
+// took ends the turn of a topic, in which it leased so many timers or had a refusal, which counts as
+// one. It may have left meanwhile.
+func (t *turns) took(q *topicQueue, leases int) {
+	x := q.tenant
+	x.topics.Took(&q.turn, leases)
+	t.line.Took(&x.turn, leases)
 }
