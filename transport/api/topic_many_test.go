@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"carillon/timer"
 	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
 )
 
 // manyTopics is an engine with as many topics as a cluster may have, in order of name.
@@ -39,6 +44,15 @@ func (m *manyTopics) Here(name string) (*timer.Topic, bool) {
 		return nil, false
 	}
 	return m.topics[i], true
+}
+
+func (m *manyTopics) ByID(_ context.Context, id timer.TopicID) (*timer.Topic, error) {
+	for _, t := range m.topics {
+		if t.ID == id {
+			return t, nil
+		}
+	}
+	return nil, timer.ErrNoTopic
 }
 
 func allTopics() []*timer.Topic {
@@ -105,6 +119,44 @@ func TestTopicsOfAFullCluster(t *testing.T) {
 			if took[0] > slowdown*50*time.Millisecond {
 				t.Errorf("%s, %s: %v", name, query, took)
 			}
+		}
+	}
+}
+
+// TestCursorNamesNoUnseenTopic: whoever reads a cursor finds no topic in it that the token does not
+// see, and nobody can make one to find out where a number is in the order of names.
+func TestCursorNamesNoUnseenTopic(t *testing.T) {
+	auth, tokens := narrowTokens(t)
+	h := newHarness(t, func(c *Config) {
+		c.Auth, c.Engine = auth, &manyTopics{fakeTopics{c.Engine.(*fakeEngine)}, allTopics()}
+		c.Digest = func(text string) (uint64, error) { return xxhash.Sum64String("key" + text), nil }
+	})
+	for name, token := range tokens {
+		who := auth.find([]byte(token))
+		ask := func(cursor string) *reply {
+			return h.do("GET", "/v1/topics?limit=20&cursor="+cursor, "", "Authorization: Bearer "+token)
+		}
+		r := h.do("GET", "/v1/topics?limit=20", "", "Authorization: Bearer "+token).want(200)
+		for range 25 { // as many as the token needs that has to look at all topics
+			cursor, more := r.json()["next_cursor"].(string)
+			if !more {
+				break
+			}
+			text, err := base64.RawURLEncoding.DecodeString(cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			place, listing := text[:len(text)-8], xxhash.Sum64String("")
+			if named := string(place[1:]); strings.HasPrefix(named, "team-") && !who.Sees(named) {
+				t.Fatalf("%s: the cursor names %q", name, named)
+			} else if !strings.HasPrefix(named, "team-") {
+				place[len(place)-1] ^= 1
+				ask(web.SealCursor(place, listing)).problem(400, web.BadRequest)
+			}
+			r = ask(cursor).want(200)
+		}
+		if _, more := r.json()["next_cursor"]; more && name != "all" && name != "team" {
+			t.Errorf("%s: the listing does not end", name)
 		}
 	}
 }

@@ -14,7 +14,7 @@ func List(rq *web.Request) *web.Problem {
 		rq.Query.Reject(web.BadName, "query: prefix is nothing that a topic's name can start with")
 	}
 	rq.Query.Cursor(func(c string) (ok bool) {
-		after, ok = web.ParseNameCursor(c, prefix)
+		after, ok = rq.ParseTopicCursor(c, prefix)
 		return ok
 	})
 	if p := rq.Query.Problem(); p != nil {
@@ -43,7 +43,11 @@ func List(rq *web.Request) *web.Problem {
 		after, more = page[n-1].Name, true
 	}
 	if more {
-		o.Text("next_cursor", web.NameCursor(after, prefix))
+		cursor, err := rq.TopicCursor(after, prefix)
+		if err != nil {
+			return web.Fault(err)
+		}
+		o.Text("next_cursor", cursor)
 	}
 	return rq.JSON(200, o.End())
 }

@@ -11,13 +11,15 @@ import (
 
 // A cursor is base64url of: version byte, the place in the listing, checksum. The checksum covers
 // the listing's filters too, so that a cursor works with the query it came from and no other. It
-// holds nothing secret and gives no right: it is only the place to continue at.
+// holds nothing that its token does not see, and gives no right: it is only the place to continue
+// at.
 const (
 	CursorTimers  byte = 1
 	cursorTopics  byte = 2
 	CursorHistory byte = 3
 
 	CursorDestinations byte = 4
+	cursorUnseen       byte = 5 // of a topic that the token does not see
 
 	MaxCursorBytes = 512
 )

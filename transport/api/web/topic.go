@@ -1,9 +1,13 @@
 package web
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
 	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"carillon/timer"
 )
@@ -68,7 +72,8 @@ const (
 )
 
 // TopicsSeen is a page of the topics behind a name: those that begin so and that the token sees.
-// last is where it ends, more whether there is another.
+// last is where it ends, more whether there is another. The token may not see the last: a page ends
+// early where much has been looked at.
 func (rq *Request) TopicsSeen(after, prefix string, limit int) (page []*timer.Topic, last string, more bool) {
 	after = max(after, justBefore(prefix))
 	for looked := 0; ; {
@@ -83,7 +88,7 @@ func (rq *Request) TopicsSeen(after, prefix string, limit int) (page []*timer.To
 			}
 			if rq.Who.Sees(t.Name) {
 				if len(page) == limit {
-					return page, after, true
+					return page, page[limit-1].Name, true
 				}
 				page = append(page, t)
 			}
@@ -99,6 +104,51 @@ func (rq *Request) TopicsSeen(after, prefix string, limit int) (page []*timer.To
 			return page, after, true
 		}
 	}
+}
+
+// TopicCursor is the place behind a name, in the listing of topics that begin with a prefix. Clients
+// can read cursors, so a topic that the token does not see is not named: the cursor has its number,
+// and a digest, without which nobody finds out where a number is in the order of names.
+func (rq *Request) TopicCursor(name, prefix string) (string, error) {
+	if rq.Who.Sees(name) {
+		return NameCursor(name, prefix), nil
+	}
+	var id timer.TopicID // none, if it has just been deleted: no place
+	if t, here := rq.Core.Topics.Here(name); here {
+		id = t.ID
+	}
+	digest, err := rq.unseen(name)
+	if err != nil {
+		return "", err
+	}
+	b := binary.AppendUvarint(binary.AppendUvarint([]byte{cursorUnseen}, uint64(id)), digest)
+	return SealCursor(b, xxhash.Sum64String(prefix)), nil
+}
+
+// unseen is a number that stands for the name of a topic in a cursor.
+func (rq *Request) unseen(name string) (uint64, error) {
+	if rq.Digest == nil {
+		return 0, nil
+	}
+	return rq.Digest("unseen topic\x00" + name) // no secret header has a 0
+}
+
+// ParseTopicCursor is the name of a TopicCursor. false: it is none, or the topic is gone.
+func (rq *Request) ParseTopicCursor(s, prefix string) (string, bool) {
+	if name, ok := ParseNameCursor(s, prefix); ok {
+		return name, true
+	}
+	p := OpenCursor(s, cursorUnseen, xxhash.Sum64String(prefix))
+	id, digest := p.Uvarint(math.MaxUint32), p.Uvarint(math.MaxUint64)
+	if !p.OK || len(p.Rest) != 0 {
+		return "", false
+	}
+	t, err := rq.Core.Topics.ByID(rq.Base, timer.TopicID(id))
+	if err != nil {
+		return "", false
+	}
+	want, err := rq.unseen(t.Name)
+	return t.Name, err == nil && digest == want
 }
 
 // QueryTopic finds the topic that a parameter names; one that is not the token's is not there.
