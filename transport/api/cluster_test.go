@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +45,20 @@ func TestShardView(t *testing.T) {
 		h.do("GET", clusterPath+"/shards/"+n, "").problem(400, web.BadRequest)
 	}
 	h.do("GET", clusterPath+"/shards", "").problem(405, "method_not_allowed") // POST lets their number grow
+}
+
+// TestShardViewOfATenant: what a shard holds is of every topic, and none of a token's business that
+// reaches only some.
+func TestShardViewOfATenant(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `tenant read "shop.*"`, `reader read "*"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	h.do("GET", clusterPath+"/shards/1", "", "Authorization: Bearer tenant").want(200).has("leader", `"n1"`, "state", `"ok"`, "term", "", "applied", "", "timers", "", "hash", "")
+	h.do("GET", clusterPath+"/shards/1", "", "Authorization: Bearer reader").want(200).has("timers", "12")
 }
 
 func TestNodesAreDrainedResumedRemoved(t *testing.T) {

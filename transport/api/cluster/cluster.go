@@ -39,7 +39,7 @@ func orNone[T any](list []T) []T {
 	return list
 }
 
-// Shard answers with one shard as this node sees it.
+// Shard answers with one shard as this node sees it. What its replica holds is of every topic.
 func Shard(rq *web.Request) *web.Problem {
 	v, ok := rq.Core.Backup.Shard(rq.Shard)
 	if !ok {
@@ -55,7 +55,7 @@ func Shard(rq *web.Request) *web.Problem {
 		backend.ShardRow
 		*replica
 	}{ShardRow: v.ShardRow}
-	if v.Known {
+	if v.Known && rq.Who.SeesAll() {
 		answer.replica = &replica{v.Term, v.Applied, v.Timers, fmt.Sprintf("%016x", v.Hash)}
 	}
 	return rq.Value(200, answer)
