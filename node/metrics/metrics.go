@@ -294,13 +294,17 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for why, n := range g.Host().Refused() {
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), refusedNames[why])
 	}
+	g.breakers(func(destination string, state delivery.BreakerState) { gauge(breakerDesc, int64(state), destination) })
+}
+
+// breakers shows the states of at most maxBreakerSeries breakers. One look has each of them once:
+// the same series twice would fail the whole answer.
+func (g *gauges) breakers(show func(destination string, state delivery.BreakerState)) {
 	left := maxBreakerSeries
-	for _, unwell := range []bool{true, false} {
-		g.Pool.Breakers(func(destination string, state delivery.BreakerState) {
-			if left > 0 && (state != delivery.BreakerClosed) == unwell {
-				left--
-				gauge(breakerDesc, int64(state), destination)
-			}
-		})
-	}
+	g.Pool.Breakers(func(destination string, state delivery.BreakerState) {
+		if left > 0 {
+			left--
+			show(destination, state)
+		}
+	})
 }
