@@ -365,7 +365,7 @@ func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
 		return
 	}
 	if f.fromMs > 0 && !a.NotSent {
-		al.cfg.Observer.Lateness(a.StartedMs-f.fromMs, f.kept, a.TraceID)
+		al.cfg.Observer.Lateness(max(a.StartedMs-f.fromMs, 0), f.kept, a.TraceID)
 	}
 	out := al.out.add(al.out.judge(f.handle, &d, a, al.random.Float64()), f)
 	if d.Topic != table.CanaryTopic {

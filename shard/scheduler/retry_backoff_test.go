@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"testing"
 
 	"carillon/internal/delivery"
@@ -59,6 +60,21 @@ func TestI17Backoff(t *testing.T) {
 	f(timer.Retry{Multiplier: 1.5}, 3, 0.5, 2250)
 	f(timer.Retry{HasJitter: true}, 1, 0, 1000)
 	f(timer.Retry{MinBackoffMs: 1, HasJitter: true, Jitter: 1}, 1, 0, 1) // never at once
+}
+
+// TestLatenessIsNotNegative: the clock was set back while the call ran. A negative lateness would
+// have the sum of a histogram fall, which looks like a restart of the node.
+func TestLatenessIsNotNegative(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 0)
+	r.turn()
+	r.want("a")
+	r.now.WallMs -= 5000
+	r.end(delivery.Outcome{Status: 204})
+	r.state(a, timer.Done)
+	if !slices.Equal(r.lateness, []int64{0}) {
+		t.Errorf("lateness: %v", r.lateness)
+	}
 }
 
 // TestAnswersThatAreNotKept: a topic can keep no answers, and a node whose memory is full keeps
