@@ -98,7 +98,7 @@ func TestChangesAreAudited(t *testing.T) {
 		{"shop", "POST", "/v1/topics/p1/pull", `{"lease":"30s"}`, "shop timers.pull topics/p1 200 ×1"},
 		{"shop", "POST", "/v1/extend", `{"receipts":["p1/j/1"],"lease":"30s"}`, "shop lease.extend leases 200 ×1"},
 		{"shop", "POST", "/v1/ack", `{"receipts":["p1/j/1","r2"]}`, "shop lease.ack leases 200 ×1"},
-		{"shop", "DELETE", "/v1/topics/p1?force=true", "", "shop topic.delete topics/p1 200"},
+		{"shop", "DELETE", "/v1/topics/p1?force=true", "", "shop topic.delete topics/p1 200 ×1"},
 		{"operator", "POST", "/v1/cluster/nodes/n9/drain", "", "operator node.drain nodes/n9 404"},
 		{"shop", "POST", "/v1/backup", "", "shop cluster.backup cluster 403"},
 		{"operator", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "operator cluster.replicas cluster/replicas 202"},

@@ -256,3 +256,41 @@ func TestBulkScopes(t *testing.T) {
 		}
 	}
 }
+
+// leaderlessEngine has no leader for the shard of one timer.
+type leaderlessEngine struct {
+	*fakeEngine
+	id string
+}
+
+func (e *leaderlessEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
+
+func (e *leaderlessEngine) DoAll(ctx context.Context, ops []timer.Op) {
+	for i := range ops {
+		if ops[i].Command.ID == e.id {
+			ops[i].Err = timer.ErrNoLeader
+		} else {
+			e.fakeEngine.DoAll(ctx, ops[i:i+1])
+		}
+	}
+}
+
+// TestNamedDeadLettersWithoutALeader: of those that are named some were changed, and the answer and
+// the audit log have how many.
+func TestNamedDeadLettersWithoutALeader(t *testing.T) {
+	var tr trail
+	h := newHarness(t, func(c *Config) {
+		c.Audit, c.Engine = tr.record, &leaderlessEngine{c.Engine.(*fakeEngine), "t001"}
+	})
+	h.fill(3)
+	h.engine.set("orders", "t000", func(t *timer.Timer) { t.State = timer.Dead })
+	h.engine.set("orders", "t002", func(t *timer.Timer) { t.State = timer.Dead })
+	tr.since()
+	r := h.do("POST", orders+"/dead/purge", `{"ids":["t000","t001","t002"]}`).problem(503, "no_leader")
+	if !strings.Contains(r.body, "2 timers have been changed so far") {
+		t.Error(r.body)
+	}
+	if got := tr.since(); len(got) != 1 || got[0] != "- dead.purge topics/orders 503 ×2" {
+		t.Errorf("recorded %q", got)
+	}
+}

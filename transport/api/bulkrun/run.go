@@ -40,11 +40,25 @@ func Do(rq *web.Request, b *bulk.Update) *web.Problem {
 	defer rq.Bulks.Give(token)
 	ctx, cancel := context.WithTimeoutCause(rq.Ending, rq.Limits.BulkTime, errBulkTime)
 	defer cancel()
-	if err := rq.Core.Timers.Bulk(ctx, b); err != nil {
-		rq.Count = int(b.Changed.Load())
-		return unfinished(rq.Node, ctx, err, b)
+	err := rq.Core.Timers.Bulk(ctx, b)
+	if err == nil {
+		return nil
 	}
-	return nil
+	p := web.Fault(err)
+	switch {
+	case errors.Is(context.Cause(ctx), errBulkTime):
+		p = web.Fail(503, web.Unavailable, errBulkTime.Error())
+	case rq.Ending.Err() != nil:
+		p = web.Fail(503, web.Unavailable, "the node is stopping")
+	}
+	return Unfinished(rq, p, b.Changed.Load())
+}
+
+// Unfinished is the answer of a change of many timers that did not come to its end.
+func Unfinished(rq *web.Request, p *web.Problem, changed int64) *web.Problem {
+	rq.Count = int(changed)
+	p.Detail = fmt.Sprintf("%s; %d timers have been changed so far, and stay so", p.Detail, changed)
+	return p
 }
 
 // Answer answers with the counts of a change, or of a dry run, with those that it would have.
@@ -64,17 +78,4 @@ func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips, woul
 	}
 	skips.write(&o)
 	return rq.JSON(200, o.End())
-}
-
-// unfinished is the answer of a bulk change that did not come to its end.
-func unfinished(n *web.Node, ctx context.Context, err error, bulk *bulk.Update) *web.Problem {
-	p := web.Fault(err)
-	switch {
-	case errors.Is(context.Cause(ctx), errBulkTime):
-		p = web.Fail(503, web.Unavailable, errBulkTime.Error())
-	case n.Ending.Err() != nil:
-		p = web.Fail(503, web.Unavailable, "the node is stopping")
-	}
-	p.Detail = fmt.Sprintf("%s; %d timers have been changed so far, and stay so", p.Detail, bulk.Changed.Load())
-	return p
 }

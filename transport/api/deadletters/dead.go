@@ -217,6 +217,7 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 			codes[i] = timer.NoCallback
 		}
 	}
+	var failed error
 	for _, plain := range []bool{false, true} {
 		var ops []timer.Op
 		var places []int
@@ -236,10 +237,12 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 			rq.Core.Timers.DoAll(rq.Base, ops)
 		}
 		for n, i := range places {
-			if ops[n].Err != nil {
-				return web.Fault(ops[n].Err)
+			if codes[i] = ops[n].Result.Code; ops[n].Err != nil {
+				failed = ops[n].Err
 			}
-			codes[i] = ops[n].Result.Code
+		}
+		if failed != nil {
+			break
 		}
 	}
 	changed, skips := int64(0), &bulkrun.Skips{}
@@ -249,6 +252,9 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 		} else {
 			skips.AddName("id", ids[i], code)
 		}
+	}
+	if failed != nil {
+		return bulkrun.Unfinished(rq, web.Fault(failed), changed)
 	}
 	return bulkrun.Answer(rq, int64(len(ids)), changed, int64(len(ids))-changed, skips, nil)
 }

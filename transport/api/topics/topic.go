@@ -193,6 +193,7 @@ func Delete(rq *web.Request) *web.Problem {
 	if err != nil {
 		return web.Fault(err)
 	}
+	rq.Count = n
 	return rq.Value(200, map[string]int{"cancelled": n})
 }
 
