@@ -145,9 +145,22 @@ func TestAuditWithoutTokens(t *testing.T) {
 	if got := tr.since(); !slices.Equal(got, []string{"- topic.put topics/orders 201"}) {
 		t.Errorf("%q", got)
 	}
+	document, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{"batch": true}
+	for _, list := range regexp.MustCompile("`([a-z_.]+\\.)([a-z|]+)`").FindAllStringSubmatch(string(document), -1) {
+		for word := range strings.SplitSeq(list[2], "|") {
+			documented[list[1]+word] = true
+		}
+	}
 	for _, r := range routes {
 		if (r.audit == "") != (r.method == "GET") {
 			t.Errorf("%s %s is audited as %q", r.method, r.path, r.audit)
+		}
+		if r.audit != "" && !documented[r.audit] {
+			t.Errorf("docs/operations.md does not have %s", r.audit)
 		}
 	}
 }
