@@ -29,7 +29,7 @@ const (
 	receiptVersion  = 2
 	tracedReceipt   = 3 // the same, and behind it the attempt
 	receiptMACBytes = 16
-	maxReceiptText  = 320
+	maxReceiptText  = 512                    // more than that of a traced timer with the longest id has
 	receiptDomain   = "carillon receipt\x00" // so that the secret can be used for other things too
 )
 

@@ -5,12 +5,14 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+
+	"carillon/timer/encoding"
 )
 
 func TestReceipt(t *testing.T) {
 	plain := Receipt{Shard: 9, Topic: 3, Handle: 1 << 20, Seq: 1 << 30, Fence: 1 << 40}
 	traced := Receipt{Shard: 1<<16 - 1, Place: 1<<64 - 1, Topic: 1<<32 - 1, Handle: 1<<32 - 1, Seq: 1<<64 - 1, Fence: 1<<64 - 1}
-	traced.Attempt = PulledAttempt{Trace: [16]byte{1}, Add: [8]byte{2}, Number: 1000, BegunMs: 1 << 41, ID: strings.Repeat("x", 128)}
+	traced.Attempt = PulledAttempt{Trace: [16]byte{1}, Add: [8]byte{2}, Number: 1000, BegunMs: 1 << 41, ID: strings.Repeat("x", encoding.MaxID)}
 	for name, r := range map[string]Receipt{"plain": plain, "traced": traced} {
 		t.Run(name, func(t *testing.T) { checkReceipt(t, r) })
 	}
