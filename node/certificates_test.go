@@ -135,3 +135,41 @@ func TestEndsOfCertificates(t *testing.T) {
 	}
 	check(map[string]time.Time{"http_cert": day.Add(time.Minute), "http_client_ca": day.Add(2 * time.Hour), "peer_cert": day.Add(time.Second), "peer_ca": day.Add(time.Hour)})
 }
+
+// TestEndedCertificateIsNotTakenForOneThatServes: a reload that finds a certificate that has ended
+// says so, and leaves the one that serves; where that has ended too, the file is taken.
+func TestEndedCertificateIsNotTakenForOneThatServes(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	later, ago := now.Add(time.Hour), now.Add(-time.Minute)
+	c := newCertificates(t, later)
+	put := func(ends time.Time) {
+		c.issue("peer", ends)
+		c.issue("http", ends)
+	}
+	put(ago)
+	r, _ := begin(t, t.TempDir(), c.betweenNodes, func(cfg *Config) { cfg.HTTPCert, cfg.HTTPKey = c.at("http.pem"), c.at("http.key") })
+	if !r.node.AwaitReady(t.Context()) {
+		t.Fatal("not ready")
+	}
+	serves := func(want time.Time) {
+		t.Helper()
+		if http, peers := r.node.tls.Ends().Cert, r.node.run.Load().peers.CertificateEnds().Cert; !http.Equal(want) || !peers.Equal(want) {
+			t.Errorf("until %v %v, want %v", http, peers, want)
+		}
+	}
+	for _, ends := range []time.Time{ago.Add(-time.Minute), later} {
+		put(ends)
+		if err := r.node.Reload(); err != nil {
+			t.Error(err)
+		}
+		serves(ends)
+	}
+	put(ago)
+	err := r.node.Reload()
+	for _, says := range []string{"http-cert", "peer-cert", "has ended at " + ago.UTC().Format(time.RFC3339)} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q in it", err, says)
+		}
+	}
+	serves(later)
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"time"
 )
 
@@ -39,6 +40,16 @@ func ChainEnds(chain *tls.Certificate) (ends time.Time) {
 		}
 	}
 	return ends
+}
+
+// Follows says why a certificate must not take another's place: it has ended, and the other has not.
+// So a file that was put in place too late, or an old one, does not stop a node that serves.
+func Follows(next, old *tls.Certificate, now time.Time) error {
+	if next.Leaf == nil || old.Leaf == nil || !now.After(next.Leaf.NotAfter) || now.After(old.Leaf.NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("the certificate has ended at %s; that from before stays, until %s",
+		next.Leaf.NotAfter.UTC().Format(time.RFC3339), old.Leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
 func first(ends time.Time, cert *x509.Certificate) time.Time {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"carillon/internal/certificate"
 	"carillon/internal/secret"
@@ -41,6 +42,11 @@ func (t *TLS) Reload() error {
 	pair, err := tls.LoadX509KeyPair(t.cert, t.key)
 	if err != nil {
 		return fmt.Errorf("http-cert, http-key: %w", err)
+	}
+	if old := t.current.Load(); old != nil {
+		if err := certificate.Follows(&pair, &old.Certificates[0], time.Now()); err != nil {
+			return fmt.Errorf("http-cert: %s: %w", t.cert, err)
+		}
 	}
 	// Each reading makes a configuration of its own, so that sessions from before are not resumed
 	// past a change.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -57,10 +58,17 @@ func New(config Config) (*Transport, error) {
 }
 
 // UseTLS is for handshakes from now on; connections that stand stay as they are. A transport
-// that began with TLS does not go without it, nor the other way round: it returns an error.
+// that began with TLS does not go without it, nor the other way round, and takes no certificate that
+// has ended for one that has not: it returns an error, and all is as before.
 func (t *Transport) UseTLS(next *TLS) error {
-	if (next == nil) != (t.tls.Load() == nil) {
+	old := t.tls.Load()
+	if (next == nil) != (old == nil) {
 		return errors.New("peer: whether nodes speak over TLS changes with a restart only")
+	}
+	if next != nil {
+		if err := certificate.Follows(&next.Server.Certificates[0], &old.Server.Certificates[0], time.Now()); err != nil {
+			return fmt.Errorf("peer-cert: %w", err)
+		}
 	}
 	t.tls.Store(next)
 	return nil
