@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"carillon/internal/tracing"
 	"carillon/node/calls"
 	"carillon/shard"
 	"carillon/timer"
@@ -86,14 +87,22 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 		return held, nil
 	}
 	c.router.DoAll(ctx, ops)
-	now := time.Now()
+	return held, settle(held, ops, of, time.Now(), c.p.tracer)
+}
+
+// settle notes which leases were held. Of several errors it returns one after which a change may have
+// been made, if there is such.
+func settle(held []bool, ops []timer.Op, of []updated, now time.Time, t *tracing.Tracer) (failed error) {
 	for k := range ops {
-		if ops[k].Err != nil {
-			return nil, ops[k].Err
+		if err := ops[k].Err; err != nil {
+			if failed == nil || errors.Is(failed, timer.ErrNoLeader) {
+				failed = err
+			}
+			continue
 		}
 		u := &of[k]
 		held[u.at] = ops[k].Result.Code == timer.OK
-		u.receipt.End(u.topic, claim.Kind, held[u.at], now, c.p.tracer)
+		u.receipt.End(u.topic, ops[k].Command.Kind, held[u.at], now, t)
 	}
-	return held, nil
+	return failed
 }

@@ -2,8 +2,10 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -232,4 +234,21 @@ func forgedReceipt(receipt string) string {
 		letter = 'B'
 	}
 	return receipt[:9] + string(letter) + receipt[10:]
+}
+
+// TestSettledLeases: what is certain is kept after an error, and the error says the most open of all.
+func TestSettledLeases(t *testing.T) {
+	done, over := timer.Result{Code: timer.OK}, timer.Result{Code: timer.OverFired}
+	ops := []timer.Op{{Err: timer.ErrNoLeader}, {Result: done}, {Err: timer.ErrUnknown}, {Result: over}, {Err: timer.ErrNoLeader}, {Result: done}}
+	of := make([]updated, len(ops))
+	for i := range ops {
+		ops[i].Command, of[i].at = &timer.Command{Kind: timer.AckLease}, i+1
+	}
+	held := make([]bool, len(ops)+1)
+	if err := settle(held, ops, of, time.Now(), nil); !errors.Is(err, timer.ErrUnknown) {
+		t.Error(err)
+	}
+	if want := []bool{false, false, true, false, false, false, true}; !slices.Equal(held, want) {
+		t.Errorf("%v, want %v", held, want)
+	}
 }

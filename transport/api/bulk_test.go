@@ -263,7 +263,16 @@ type leaderlessEngine struct {
 	id string
 }
 
-func (e *leaderlessEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
+func (e *leaderlessEngine) Core() (*backend.Core, error) {
+	c, err := e.with(e, fakeTopics{e.fakeEngine})
+	c.Consumers = e
+	return c, err
+}
+
+func (e *leaderlessEngine) UpdateLease(ctx context.Context, c backend.LeaseUpdate) ([]bool, error) {
+	held, _ := e.fakeEngine.UpdateLease(ctx, c)
+	return held, timer.ErrNoLeader
+}
 
 func (e *leaderlessEngine) DoAll(ctx context.Context, ops []timer.Op) {
 	for i := range ops {
@@ -292,5 +301,30 @@ func TestNamedDeadLettersWithoutALeader(t *testing.T) {
 	}
 	if got := tr.since(); len(got) != 1 || got[0] != "- dead.purge topics/orders 503 ×2" {
 		t.Errorf("recorded %q", got)
+	}
+}
+
+// TestReceiptsWithoutALeader: the same of leases.
+func TestReceiptsWithoutALeader(t *testing.T) {
+	var tr trail
+	h := newHarness(t, func(c *Config) {
+		c.Audit, c.Engine = tr.record, &leaderlessEngine{c.Engine.(*fakeEngine), "-"}
+	})
+	h.do("PUT", "/v1/topics/p1", `{"delivery":"pull"}`).want(201)
+	h.do("POST", "/v1/topics/p1/timers", `{"id":"j","delay_ms":0}`).want(201)
+	h.advance(time.Second)
+	h.do("POST", "/v1/topics/p1/pull", `{"lease":"30s"}`).want(200)
+	tr.since()
+	for _, path := range []string{"nack", "ack"} {
+		r := h.do("POST", "/v1/"+path, `{"receipts":["p1/j/1","p1/k/1"]}`).problem(503, "no_leader")
+		if !strings.Contains(r.body, "1 timers have been changed so far") {
+			t.Error(r.body)
+		}
+		if got := tr.since(); len(got) != 1 || got[0] != "- lease."+path+" leases 503 ×1" {
+			t.Errorf("recorded %q", got)
+		}
+	}
+	if r := h.do("POST", "/v1/ack", `{"receipts":["p1/k/1"]}`).problem(503, "no_leader"); strings.Contains(r.body, "changed") {
+		t.Error(r.body)
 	}
 }

@@ -17,7 +17,7 @@ type Consumers interface {
 	// consumer. A lease that cannot be given back runs out.
 	Return(ctx context.Context, topic timer.TopicID, leases []Pulled)
 	// UpdateLease reports for each receipt whether its lease was still held, and then did as asked.
-	// After an error it is open for each.
+	// After an error it has those of which that is certain, and it is open for the others.
 	UpdateLease(ctx context.Context, c LeaseUpdate) ([]bool, error)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"carillon/timer"
 	"carillon/transport/api/backend"
+	"carillon/transport/api/bulkrun"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/timers"
 	"carillon/transport/api/web"
@@ -157,7 +158,7 @@ func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
 	if len(held) > 0 {
 		var err error
 		if held, err = rq.Core.Consumers.UpdateLease(rq.Base, c); err != nil {
-			return web.Fault(err)
+			return unfinished(rq, web.Fault(err), held)
 		}
 	}
 	o := web.Object{B: rq.Out()}
@@ -172,6 +173,20 @@ func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
 		}
 	})
 	return rq.JSON(200, o.End())
+}
+
+// unfinished is the answer when it is open for some receipts: others may have been changed.
+func unfinished(rq *web.Request, p *web.Problem, held []bool) *web.Problem {
+	changed := int64(0)
+	for _, done := range held {
+		if done {
+			changed++
+		}
+	}
+	if changed == 0 {
+		return p
+	}
+	return bulkrun.Unfinished(rq, p, changed)
 }
 
 func readUpdate(r *web.Reader, names []string) (c backend.LeaseUpdate) {

@@ -2,6 +2,7 @@
 package deadletters
 
 import (
+	"errors"
 	"sync"
 
 	"carillon/timer"
@@ -237,8 +238,9 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 			rq.Core.Timers.DoAll(rq.Base, ops)
 		}
 		for n, i := range places {
-			if codes[i] = ops[n].Result.Code; ops[n].Err != nil {
-				failed = ops[n].Err
+			codes[i] = ops[n].Result.Code
+			if err := ops[n].Err; err != nil && (failed == nil || errors.Is(failed, timer.ErrNoLeader)) {
+				failed = err // rather one after which a change may have been made
 			}
 		}
 		if failed != nil {
