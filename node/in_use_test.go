@@ -162,6 +162,47 @@ func TestChangeDuringDeletion(t *testing.T) {
 	}
 }
 
+// lostMeta loses its leader with the at-th command.
+type lostMeta struct {
+	route.Meta
+	at *int
+}
+
+func (m lostMeta) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error) {
+	if *m.at--; *m.at == 0 {
+		return ring.Reply{}, timer.ErrNoLeader
+	}
+	return m.Meta.Propose(ctx, cmd)
+}
+
+// TestDeletionThatIsCutOff: a forced deletion that has begun says that it goes on, and what it has
+// cancelled; one that has not, or that is undone, says neither.
+func TestDeletionThatIsCutOff(t *testing.T) {
+	n := start(t, t.TempDir())
+	core := n.node.run.Load().core.Load()
+	for _, tt := range []struct {
+		at, cancelled int
+		force, begun  bool
+	}{{at: 1}, {at: 2}, {at: 1, force: true}, {at: 2, cancelled: 3, force: true, begun: true}} {
+		name := fmt.Sprintf("line-%v-%d", tt.force, tt.at)
+		n.must(201, "PUT", "/v1/topics/"+name, `{"delivery":"pull"}`)
+		for i := range 3 {
+			if tt.force {
+				n.must(201, "POST", "/v1/topics/"+name+"/timers", fmt.Sprintf(`{"id":"t%d","delay":"1h"}`, i))
+			}
+		}
+		topics := route.NewTopics(core.router, core.member.State.Topics, lostMeta{core.member, &tt.at})
+		cancelled, err := topics.Delete(t.Context(), name, timer.TopicChange{Force: tt.force})
+		_, begun := errors.AsType[timer.DeletingError](err)
+		if cancelled != tt.cancelled || begun != tt.begun || !errors.Is(err, timer.ErrNoLeader) {
+			t.Errorf("%s: %d cancelled, %v", name, cancelled, err)
+		}
+		if tt.begun {
+			n.must(200, "DELETE", "/v1/topics/"+name+"?force=true", "")
+		}
+	}
+}
+
 // TestTopicMadeMeanwhile: a topic that somebody else makes at the very moment of a create keeps its
 // policy, and the create is refused.
 func TestTopicMadeMeanwhile(t *testing.T) {

@@ -109,6 +109,16 @@ func (e SnapshotError) Error() string {
 	return fmt.Sprintf("%s could not write the snapshot of which a backup is made: %s; look at its disk (%s), or drain it, and take the backup again", e.Name, e.Why, e.Path)
 }
 
+// DeletingError cuts a forced deletion of a topic off that has begun: the topic takes nothing any more,
+// and the nodes finish the deletion by themselves.
+type DeletingError struct{ Cause error }
+
+func (e DeletingError) Error() string {
+	return e.Cause.Error() + "; the topic's deletion has begun, and goes on by itself"
+}
+
+func (e DeletingError) Unwrap() error { return e.Cause }
+
 func mebibytes(n uint64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%d KiB", n>>10)

@@ -30,11 +30,14 @@ func (t *Topics) Delete(ctx context.Context, name string, change timer.TopicChan
 		return 0, t.remove(ctx, topic, change.Version)
 	}
 	removed, err := t.emptyShards(ctx, topic.ID)
-	if err != nil {
-		// It stays closed: the next request, or IdleTopics, finishes the deletion.
-		return 0, err
+	if err == nil {
+		err = t.remove(ctx, topic, change.Version)
 	}
-	return removed, t.remove(ctx, topic, change.Version)
+	if err != nil && !errors.Is(err, timer.ErrTopicVersion) && !errors.Is(err, timer.ErrNoTopic) {
+		// It stays closed: the next request, or IdleTopics, finishes the deletion.
+		err = timer.DeletingError{Cause: err}
+	}
+	return removed, err
 }
 
 // remove deletes a topic that is closed and empty: of this version only, 0 being any. One that

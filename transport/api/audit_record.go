@@ -24,7 +24,7 @@ func (rq *request) audit(p *web.Problem) {
 		return
 	}
 	change := rq.route != nil && rq.route.audit != ""
-	refused := p != nil && p.Refuses()
+	refused := p != nil && p.Refuses() && rq.Count == 0
 	if !change && !(refused && (p.Code == web.Unauthorized || p.Code == web.Forbidden)) {
 		return
 	}

@@ -39,7 +39,7 @@ func (tr *trail) since() (lines []string) {
 		if c.Refused > 1 {
 			line += fmt.Sprintf(" (%d refused)", c.Refused)
 		}
-		if refused := c.Status >= 400 && c.Status < 500; refused != (c.Refused > 0) {
+		if refused := c.Status >= 400 && c.Status < 500 && c.Count == 0; refused != (c.Refused > 0) {
 			line += fmt.Sprintf(" says that %d were refused", c.Refused)
 		}
 		if !strings.HasPrefix(c.From, "127.0.0.1:") {

@@ -304,6 +304,50 @@ func TestNamedDeadLettersWithoutALeader(t *testing.T) {
 	}
 }
 
+// cutOffTopics delete topics by force up to a point.
+type cutOffTopics struct {
+	fakeTopics
+	err error
+}
+
+func (c cutOffTopics) Delete(context.Context, string, timer.TopicChange) (int, error) {
+	return 2, c.err
+}
+
+type cutOffEngine struct {
+	*fakeEngine
+	err error
+}
+
+func (e *cutOffEngine) Core() (*backend.Core, error) {
+	return e.with(e, cutOffTopics{fakeTopics{e.fakeEngine}, e.err})
+}
+
+// TestDeletionThatIsCutOff: the answer and the audit log have what it has done, and the answer
+// whether it goes on.
+func TestDeletionThatIsCutOff(t *testing.T) {
+	for _, tt := range []struct {
+		err          error
+		status       int
+		code, detail string
+	}{
+		{timer.DeletingError{Cause: timer.ErrNoLeader}, 503, "no_leader", "the shard has no leader now; 2 timers have been cancelled so far; the topic is closed, and its deletion goes on by itself"},
+		{timer.DeletingError{Cause: timer.ErrUnknown}, 503, "unavailable", timer.ErrUnknown.Error() + "; 2 timers have been cancelled so far; the topic is closed, and its deletion goes on by itself"},
+		{timer.ErrTopicVersion, 412, "version_mismatch", "the topic has changed since: it is not at that version; 2 timers have been cancelled so far"},
+	} {
+		var tr trail
+		h := newHarness(t, func(c *Config) { c.Audit, c.Engine = tr.record, &cutOffEngine{c.Engine.(*fakeEngine), tt.err} })
+		h.fill(1)
+		tr.since()
+		if r := h.do("DELETE", orders+"?force=true", "").problem(tt.status, tt.code); !strings.Contains(r.body, `"`+tt.detail+`"`) {
+			t.Error(r.body)
+		}
+		if got := tr.since(); len(got) != 1 || got[0] != fmt.Sprintf("- topic.delete topics/orders %d ×2", tt.status) {
+			t.Errorf("recorded %q", got)
+		}
+	}
+}
+
 // TestReceiptsWithoutALeader: the same of leases.
 func TestReceiptsWithoutALeader(t *testing.T) {
 	var tr trail

@@ -89,6 +89,6 @@ type Topics interface {
 	Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (t *timer.Topic, created bool, err error)
 	SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error)
 	// Delete answers ErrNotEmpty unless the topic is empty or the change is forced, and how many
-	// timers it cancelled.
+	// timers it cancelled, also with an error. A DeletingError says that it goes on.
 	Delete(ctx context.Context, name string, change timer.TopicChange) (cancelled int, err error)
 }

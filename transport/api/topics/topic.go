@@ -3,6 +3,7 @@ package topics
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"carillon/timer"
@@ -190,11 +191,27 @@ func Delete(rq *web.Request) *web.Problem {
 		return p
 	}
 	n, err := rq.Core.Topics.Delete(rq.Base, rq.Topic, change)
-	if err != nil {
-		return web.Fault(err)
-	}
 	rq.Count = n
+	if err != nil {
+		return cutOff(err, n)
+	}
 	return rq.Value(200, map[string]int{"cancelled": n})
+}
+
+// cutOff is the answer of a deletion that failed: with what it has done before, and what is to come.
+func cutOff(err error, cancelled int) *web.Problem {
+	deleting, begun := errors.AsType[timer.DeletingError](err)
+	if begun {
+		err = deleting.Cause
+	}
+	p := web.Fault(err)
+	if cancelled > 0 {
+		p.Detail = fmt.Sprintf("%s; %d timers have been cancelled so far", p.Detail, cancelled)
+	}
+	if begun {
+		p.Detail += "; the topic is closed, and its deletion goes on by itself"
+	}
+	return p
 }
 
 func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {
