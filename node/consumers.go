@@ -87,12 +87,12 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 		return held, nil
 	}
 	c.router.DoAll(ctx, ops)
-	return held, settle(held, ops, of, time.Now(), c.p.tracer)
+	return held, markHeld(held, ops, of, time.Now(), c.p.tracer)
 }
 
-// settle notes which leases were held. Of several errors it returns one after which a change may have
+// markHeld notes which leases were held. Of several errors it returns one after which a change may have
 // been made, if there is such.
-func settle(held []bool, ops []timer.Op, of []updated, now time.Time, t *tracing.Tracer) (failed error) {
+func markHeld(held []bool, ops []timer.Op, of []updated, now time.Time, t *tracing.Tracer) (failed error) {
 	for k := range ops {
 		if err := ops[k].Err; err != nil {
 			if failed == nil || errors.Is(failed, timer.ErrNoLeader) {

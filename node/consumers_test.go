@@ -245,7 +245,7 @@ func TestSettledLeases(t *testing.T) {
 		ops[i].Command, of[i].at = &timer.Command{Kind: timer.AckLease}, i+1
 	}
 	held := make([]bool, len(ops)+1)
-	if err := settle(held, ops, of, time.Now(), nil); !errors.Is(err, timer.ErrUnknown) {
+	if err := markHeld(held, ops, of, time.Now(), nil); !errors.Is(err, timer.ErrUnknown) {
 		t.Error(err)
 	}
 	if want := []bool{false, false, true, false, false, false, true}; !slices.Equal(held, want) {
