@@ -30,7 +30,7 @@ type MoveKind int
 
 // The kinds, the least urgent first. A move leaves room for those that are more urgent.
 const (
-	Balances MoveKind = iota // nodes get even shares, rows more zones
+	Balances MoveKind = iota // nodes get even shares, rows are spread over the zones
 	Drains                   // away from nodes that are to go
 	Repairs                  // rows have their replicas again, on live nodes, and no more
 

@@ -2,8 +2,8 @@ package ring
 
 import "slices"
 
-// planMeta keeps the meta group's row: MetaVoters of the nodes vote, live ones before others and in
-// as many zones as can be; every other node that is not removed has a copy without a vote.
+// planMeta keeps the meta group's row: MetaVoters of the nodes vote, live ones before others and
+// spread evenly over the zones; every other node that is not removed has a copy without a vote.
 func (p *planner) planMeta() {
 	row := &p.view.Rows[0]
 	m := metaPlan{planner: p, row: row}
@@ -69,6 +69,7 @@ func (m *metaPlan) step() {
 		m.demote(m.demotable(bad), 0)
 	case m.missing() != 0:
 		m.learners = append(m.learners, m.missing())
+	case m.spread():
 	default:
 		gone := slices.IndexFunc(m.learners, m.removed)
 		if gone < 0 {
@@ -106,26 +107,48 @@ func (m *metaPlan) countable() int {
 	return count
 }
 
-// candidate is the node that should vote next, or 0: in a new zone, fit, and with a copy already,
-// in this order of worth. The voter at index aside is about to go.
+// candidate is the node that should vote next, or 0: in a zone with fewer voters, fit, and with a
+// copy already, in this order of worth. The voter at index aside is about to go.
 func (m *metaPlan) candidate(aside int) uint64 {
-	zones := map[string]bool{}
-	for i, id := range m.voters {
-		if n := m.nodes[id]; n != nil && i != aside {
-			zones[n.Zone] = true
-		}
-	}
-	best, bestScore := uint64(0), [3]int{-1}
+	best, bestScore := uint64(0), [3]int{}
 	for _, n := range m.view.Nodes {
 		if !n.holds() || !m.alive(n.ID) || slices.Contains(m.voters, n.ID) {
 			continue
 		}
-		score := [3]int{boolInt(n.Zone == "" || !zones[n.Zone]), boolInt(m.facts.Nodes[n.ID].Unfit == ""), boolInt(slices.Contains(m.learners, n.ID))}
-		if slices.Compare(score[:], bestScore[:]) > 0 {
+		score := [3]int{-m.inZone(n.Zone, aside), boolInt(m.facts.Nodes[n.ID].Unfit == ""), boolInt(slices.Contains(m.learners, n.ID))}
+		if best == 0 || slices.Compare(score[:], bestScore[:]) > 0 {
 			best, bestScore = n.ID, score
 		}
 	}
 	return best
+}
+
+// inZone counts the voters in a zone, without the one at index aside. A node without a zone is in
+// one of its own.
+func (m *metaPlan) inZone(zone string, aside int) (n int) {
+	for i, id := range m.voters {
+		voter := m.nodes[id]
+		n += boolInt(i != aside && zone != "" && voter != nil && voter.Zone == zone)
+	}
+	return n
+}
+
+// spread gives a vote to another zone where one has two more. It waits until all voters are alive.
+func (m *metaPlan) spread() bool {
+	if slices.ContainsFunc(m.voters, func(n uint64) bool { return !m.alive(n) }) {
+		return false
+	}
+	for i := len(m.voters) - 1; i >= 0; i-- {
+		to := m.candidate(i)
+		if to == 0 || m.facts.Nodes[to].Unfit != "" {
+			continue
+		}
+		if m.inZone(m.nodes[to].Zone, -1) < m.inZone(m.nodes[m.voters[i]].Zone, i) {
+			m.demote(m.voters[i], to)
+			return true
+		}
+	}
+	return false
 }
 
 // demotable is the voter to lose its vote, or 0: the one that is bad, else one that is down, else

@@ -253,3 +253,41 @@ func TestRepairsComeFirst(t *testing.T) {
 	m.checkRest()
 	t.Logf("%v by live replicas at once, %+v; all done after %d s", count, after, m.turns-turns)
 }
+
+// TestPlanSpreadsOverZones: no zone of three has most replicas of a shard, or most votes of the meta
+// group, however nodes came and whatever zones they are started with later.
+func TestPlanSpreadsOverZones(t *testing.T) {
+	for seed := range uint64(10) {
+		tw := newFakeCluster(t, seed, 32, 5)
+		zones := map[uint64]string{}
+		for id := uint64(2); id < 11; id++ {
+			zones[id] = string(rune('a' + (id-2)/3))
+			tw.join(id, zones[id])
+			if id%2 == 0 {
+				tw.restZoned()
+			}
+		}
+		tw.drain(1)
+		check := func() {
+			t.Helper()
+			tw.restZoned()
+			for _, r := range tw.s.Rows() {
+				in := map[string]int{}
+				for _, n := range r.Nodes() {
+					in[zones[n]]++
+				}
+				for zone, n := range in {
+					if 2*n > len(r.Nodes()) {
+						t.Fatalf("seed %d: of %+v, %d are in zone %s", seed, r, n, zone)
+					}
+				}
+			}
+		}
+		check()
+		for id := uint64(2); id < 11; id++ { // they are started again, one after the other
+			zones[id] = string(rune('a' + id%3))
+			tw.join(id, zones[id])
+		}
+		check()
+	}
+}

@@ -77,7 +77,8 @@ func (p *planner) shrink() {
 }
 
 // surplus is the node that a row needs least, or 0: it prefers, in this order, a node that is gone
-// or draining, is down, is not fit, shares its zone, is not the preferred leader, has a high load.
+// or draining, is down, is not fit, shares its zone with most others, is not the preferred leader,
+// has a high load.
 // Most of the others must be alive.
 func (p *planner) surplus(nodes []uint64) uint64 {
 	worst, worstScore := uint64(0), [6]int{-1}
@@ -87,8 +88,7 @@ func (p *planner) surplus(nodes []uint64) uint64 {
 		}
 		score := [6]int{1, boolInt(!p.alive(n)), 0, 0, boolInt(rank > 0), 0}
 		if s := p.layout.load(n); s != nil {
-			shares := slices.ContainsFunc(nodes, func(o uint64) bool { other := p.layout.load(o); return o != n && other != nil && other.zone == s.zone })
-			score = [6]int{0, score[1], boolInt(s.unfit), boolInt(shares), score[4], s.load}
+			score = [6]int{0, score[1], boolInt(s.unfit), p.layout.inZone(nodes, s.zone, n), score[4], s.load}
 		}
 		if slices.Compare(score[:], worstScore[:]) >= 0 { // the last of equals
 			worst, worstScore = n, score
@@ -194,7 +194,7 @@ func (p *planner) stable() bool {
 	return true
 }
 
-// balance brings rows into more zones, then evens out how many replicas nodes have.
+// balance spreads rows evenly over the zones, then evens out how many replicas nodes have.
 func (p *planner) balance() {
 	p.refused = false
 	p.layout.room = func(i int, to uint64) bool { return p.fits(i, to, Balances) }

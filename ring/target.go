@@ -109,7 +109,7 @@ func sortedTargets(nodes []TargetNode) []TargetNode {
 
 // layout is the placement of all shards while steps are chosen on it: TargetFrom runs it until
 // nothing is left to do, Plan for as many steps as nodes have room for. Each step improves it,
-// in this order of worth: more replicas, more zones, more even loads. That is why it ends, and why
+// in this order of worth: more replicas, rows more even over the zones, more even loads. That is why it ends, and why
 // a plan that is cut short and begun again comes to rest too.
 type layout struct {
 	loads []nodeLoad // by node id
@@ -222,8 +222,8 @@ func (l *layout) first(i int, node uint64) {
 }
 
 // pick chooses the node that gets a new replica of a row, in the place of from or, with 0, at its
-// end. 0: none can. It prefers, in this order, a node that is fit, brings another zone, would be
-// left with too few, has room; then the ring of that rank, then rendezvous.
+// end. 0: none can. It prefers, in this order, a node that is fit, is in a zone that has fewer of the
+// row, would be left with too few, has room; then the ring of that rank, then rendezvous.
 func (l *layout) pick(i int, from uint64) uint64 {
 	row := &l.rows[i]
 	low, full := tolerance(len(l.rows)*l.want, max(len(l.loads), 1))
@@ -247,7 +247,7 @@ func (l *layout) pick(i int, from uint64) uint64 {
 		if s.closed || slices.Contains(row.nodes, s.id) || slices.Contains(row.leaving, s.id) {
 			continue
 		}
-		score := [4]int{boolInt(!s.unfit), boolInt(!slices.Contains(zones, s.zone)), boolInt(scarce && s.load < low), min(0, full-1-s.load)}
+		score := [4]int{boolInt(!s.unfit), -countOf(zones, s.zone), boolInt(scarce && s.load < low), min(0, full-1-s.load)}
 		c := slices.Compare(score[:], bestScore[:])
 		if len(best) == 0 || c > 0 {
 			best, bestScore = best[:0], score
@@ -275,12 +275,20 @@ func (l *layout) pick(i int, from uint64) uint64 {
 	return slices.MaxFunc(best, func(x, y uint64) int { return cmp.Compare(rendezvous(i, x), rendezvous(i, y)) })
 }
 
-// zoneUsed reports whether a row has a node in the zone, other than the one to set aside.
-func (l *layout) zoneUsed(row *shardAssignment, zone string, aside uint64) bool {
-	return slices.ContainsFunc(row.nodes, func(n uint64) bool {
-		s := l.load(n)
-		return n != aside && s != nil && s.zone == zone
-	})
+// inZone counts those of some nodes that are in a zone, without the one to set aside.
+func (l *layout) inZone(nodes []uint64, zone string, aside uint64) (n int) {
+	for _, id := range nodes {
+		s := l.load(id)
+		n += boolInt(id != aside && s != nil && s.zone == zone)
+	}
+	return n
+}
+
+func countOf(list []string, one string) (n int) {
+	for _, s := range list {
+		n += boolInt(s == one)
+	}
+	return n
 }
 
 func boolInt(v bool) int {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// balanceZones is a swap that brings a row into one more zone.
+// balanceZones is a swap that spreads a row more evenly over the zones.
 func (l *layout) balanceZones() (change, bool) {
 	for i := range l.rows {
 		row := &l.rows[i]
@@ -15,11 +15,15 @@ func (l *layout) balanceZones() (change, bool) {
 		for k := len(row.nodes) - 1; k >= 0; k-- { // the preferred leader last
 			from := row.nodes[k]
 			s := l.load(from)
-			if s == nil || !l.zoneUsed(row, s.zone, from) {
+			if s == nil {
+				continue
+			}
+			others := l.inZone(row.nodes, s.zone, from)
+			if others == 0 {
 				continue
 			}
 			to := l.load(l.pick(i, from))
-			if to != nil && !to.unfit && !l.zoneUsed(row, to.zone, 0) && l.hasRoom(i, to.id) {
+			if to != nil && !to.unfit && l.inZone(row.nodes, to.zone, 0) < others && l.hasRoom(i, to.id) {
 				return change{i, from, to.id}, true
 			}
 		}
@@ -28,7 +32,7 @@ func (l *layout) balanceZones() (change, bool) {
 }
 
 // balanceReplicas is a swap that takes from a node with too many replicas, or gives to one with too
-// few. It never costs a row a zone. Its ends differ by two at least: so the sum of squares falls,
+// few. It never has a row less even over the zones. Its ends differ by two at least: so the sum of squares falls,
 // and no move is ever undone by another.
 func (l *layout) balanceReplicas() (change, bool) {
 	if len(l.loads) < 2 {
@@ -131,8 +135,8 @@ func (l *layout) movable(from, to *nodeLoad) (best int, ok bool) {
 		if slices.Contains(row.nodes, to.id) || !l.hasRoom(i, to.id) {
 			continue
 		}
-		if from.zone != to.zone && l.zoneUsed(row, to.zone, 0) && !l.zoneUsed(row, from.zone, from.id) {
-			continue // it would lose a zone
+		if from.zone != to.zone && l.inZone(row.nodes, to.zone, 0) > l.inZone(row.nodes, from.zone, from.id) {
+			continue // it would be less even over the zones
 		}
 		rank := slices.Index(row.nodes, from.id)
 		score := 2*boolInt((rank == 0) == lead) + boolInt(l.rings.owner(i, rank) == to.id)

@@ -149,7 +149,7 @@ func TestRingOwners(t *testing.T) {
 	}
 }
 
-// TestTargetAny: for any nodes and zones, every row is whole, in as many zones as can be, and a
+// TestTargetAny: for any nodes and zones, every row is whole, as even over the zones as can be, and a
 // second run changes nothing.
 func TestTargetAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -177,12 +177,19 @@ func TestTargetAny(t *testing.T) {
 		}
 		layout := TargetFrom(current, nodes, shards, replicas)
 		for i, row := range layout {
-			used := map[string]bool{}
+			used := map[string]int{}
 			for _, id := range row {
-				used[zoneOf[id]] = true
+				used[zoneOf[id]]++
 			}
 			if len(row) != min(n, replicas) || len(used) != min(len(row), len(distinct)) {
 				t.Fatalf("shard %d: %d replicas in %d zones of %d", i+1, len(row), len(used), len(distinct))
+			}
+			for _, spare := range nodes {
+				for zone, most := range used {
+					if !slices.Contains(row, spare.ID) && most > 1+used[zoneOf[spare.ID]] {
+						t.Fatalf("shard %d: %d replicas in zone %s, %d in that of node %d, which has none", i+1, most, zone, used[zoneOf[spare.ID]], spare.ID)
+					}
+				}
 			}
 		}
 		if zones == 0 {
