@@ -46,7 +46,7 @@ type Moves struct {
 	Bytes    int64          // of them, about
 	Waiting  [MoveKinds]int // rows that need a step, or replicas that balance asks for
 	Full     []uint64       // nodes that send or receive as much as they may, for which moves wait
-	Awaited  []uint64       // nodes that are down or not fit: balance waits until they are well or replaced
+	Awaited  []uint64       // nodes that are down or not fit: moves wait until they are well or replaced
 	Joining  bool           // a node has joined just now: balance waits for others
 }
 
@@ -218,16 +218,19 @@ func (p *planner) drop(i int, from uint64, kind MoveKind) {
 func (p *planner) summary() Moves {
 	m := &p.moves
 	slices.Sort(m.Full)
+	var unwell []uint64
 	for i := range p.layout.loads {
 		if l := &p.layout.loads[i]; l.closed || l.unfit {
-			m.Awaited = append(m.Awaited, l.id)
+			unwell = append(unwell, l.id)
 		}
 	}
-	if len(m.Awaited) > 0 || m.Joining {
+	if len(unwell) > 0 || m.Joining {
 		m.Waiting[Balances] = p.layout.uneven()
 	}
-	if m.Waiting[Balances] == 0 {
-		m.Awaited = nil
+	if m.Waiting[Balances] > 0 {
+		m.Awaited = append(m.Awaited, unwell...)
+		slices.Sort(m.Awaited)
+		m.Awaited = slices.Compact(m.Awaited)
 	}
 	if m.Waiting == [MoveKinds]int{} {
 		m.Full = nil

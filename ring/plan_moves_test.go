@@ -199,6 +199,29 @@ func TestWhatWaitsIsNamed(t *testing.T) {
 	}
 }
 
+// TestDrainSaysWhatItWaitsFor: a node is drained while another is down that could take its replicas,
+// or without which they are needed. The drain waits for that one, and says so.
+func TestDrainSaysWhatItWaitsFor(t *testing.T) {
+	for _, members := range []uint64{3, 4} {
+		tw := newFakeCluster(t, 1, 16, 3)
+		for id := uint64(2); id <= members; id++ {
+			tw.join(id, "")
+		}
+		tw.rest()
+		tw.down[members] = tw.nowMs
+		tw.do(Command{Verb: SetState, NodeID: 1, State: NodeDraining})
+		for range 60 {
+			tw.step(1)
+		}
+		_, moves := Plan(tw.s.View(), tw.facts(), &tw.rings)
+		if moves.Waiting[Drains] == 0 || !slices.Equal(moves.Awaited, []uint64{members}) {
+			t.Errorf("of %d nodes: %+v", members, moves)
+		}
+		delete(tw.down, members)
+		tw.rest()
+	}
+}
+
 // TestRepairsComeFirst: nodes join and are filled with large shards when two others are lost. The
 // next plan begins to replace replicas of both, those of the shards first that have lost two, as if
 // nothing else moved; and while repairs wait for a node, nothing else begins there.

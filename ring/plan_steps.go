@@ -151,16 +151,28 @@ func (p *planner) live(i int) int {
 }
 
 // drain moves replicas away from nodes that are to go. Where no other node is to be had the row
-// shrinks, if the others can continue without it.
+// shrinks, if the others can continue without it; else it waits for nodes that are down.
 func (p *planner) drain() {
 	for _, i := range p.movable(p.live) {
 		nodes := p.layout.rows[i].nodes
 		at := slices.IndexFunc(nodes, p.going)
-		if at < 0 || p.replace(i, nodes[at], Drains) {
-			continue
+		switch {
+		case at < 0 || p.replace(i, nodes[at], Drains):
+		case !p.spare(nodes) && p.survives(nodes, nodes[at]):
+			p.drop(i, nodes[at], Drains)
+		default:
+			p.moves.Waiting[Drains]++
+			p.awaitDown()
 		}
-		if from := nodes[at]; !p.spare(nodes) && p.survives(nodes, from) {
-			p.drop(i, from, Drains)
+	}
+}
+
+// awaitDown names the nodes that are down as those that moves wait for.
+func (p *planner) awaitDown() {
+	p.moves.Awaited = p.moves.Awaited[:0]
+	for i := range p.view.Nodes {
+		if n := &p.view.Nodes[i]; n.holds() && !p.alive(n.ID) {
+			p.moves.Awaited = append(p.moves.Awaited, n.ID)
 		}
 	}
 }

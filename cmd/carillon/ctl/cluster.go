@@ -213,7 +213,11 @@ func (d *drainCmd) await(ctl *Command) error {
 		if n.State == client.NodeDrained {
 			return "", nil
 		}
-		return fmt.Sprintf("%s is %s with %d replicas left after %s; the drain continues", d.Node, n.State, n.Replicas, d.Wait), nil
+		left := fmt.Sprintf("%s is %s with %d replicas left after %s; the drain continues", d.Node, n.State, n.Replicas, d.Wait)
+		if a.Moves != nil {
+			left += "; moves: " + movesText(a.Moves)
+		}
+		return left, nil
 	})
 }
 
