@@ -92,9 +92,13 @@ func (d *decisions) register(cmd *ring.Command, data []byte) (ring.Reply, error)
 	return r, err
 }
 
-// replaces reports that the node that has the name is gone: it is silent, or the new node listens
-// at its address.
+// replaces reports that a new node takes the place of the one that has its name, and that this one is
+// gone: it is silent, or the new node listens at its address. A member that comes back under the
+// name of another, as with a configuration that was copied, replaces nobody.
 func (d *decisions) replaces(new, old *ring.Node) bool {
+	if _, known := d.State.Node(new.ID); known {
+		return false
+	}
 	ago, heard := d.seen.silence(old.ID)
 	return old.ID != d.id && (new.Peer == old.Peer && (!heard || ago > heartbeatInterval*2) || ago > downAfter)
 }

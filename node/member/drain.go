@@ -13,7 +13,12 @@ var (
 	ErrNoOtherNode = errors.New("there is no other node")
 )
 
-func (m *Member) named(name string) (ring.Node, error) {
+// named finds a member of this name, as the cluster has it now: this node's own copy may be behind,
+// and an order that it takes for carried out would be forgotten.
+func (m *Member) named(ctx context.Context, name string) (ring.Node, error) {
+	if err := m.CatchUp(ctx); err != nil {
+		return ring.Node{}, err
+	}
 	n, ok := m.State.NodeNamed(name)
 	if !ok {
 		return ring.Node{}, ring.ErrUnknownNode
@@ -33,7 +38,7 @@ func (m *Member) Resume(ctx context.Context, name string) error {
 
 // setState brings a node into a state, unless it is in that, or in the one that follows.
 func (m *Member) setState(ctx context.Context, name string, to, after ring.NodeState) error {
-	n, err := m.named(name)
+	n, err := m.named(ctx, name)
 	if err != nil || n.State == to || n.State == after {
 		return err
 	}
@@ -45,7 +50,7 @@ func (m *Member) setState(ctx context.Context, name string, to, after ring.NodeS
 // node: others take over its replicas. With acceptLoss that is so even if none can. The meta
 // group's leader judges which nodes are down and which can take over: see decisions.
 func (m *Member) Remove(ctx context.Context, name string, force, acceptLoss bool) error {
-	n, err := m.named(name)
+	n, err := m.named(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,8 @@ func (r *registration) register(ctx context.Context) {
 	switch {
 	case errors.Is(err, ring.ErrTooOld):
 		r.cfg.Fail(fmt.Errorf("node: %w", err))
+	case errors.Is(err, ring.ErrNameTaken): // it would lead shards, and call nothing: see Current
+		r.cfg.Fail(fmt.Errorf("node: %w; the cluster knows this node as %s: start it with that --name", err, known.Name))
 	case err != nil:
 		r.log.Warn("this node's new addresses could not be registered; retrying", "error", err)
 	}
