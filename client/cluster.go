@@ -57,9 +57,9 @@ type Moves struct {
 	Repairs  int   `json:"repairs"`   // of both, those that bring shards back to their number of replicas
 	// Nodes for which some wait: each sends or receives as much as it may.
 	AtLimit []string `json:"at_limit"`
-	// Nodes that are down or not fit: until they are well or replaced, balance waits, and drains
-	// whose replicas no other node can take. With neither, a node has just joined, and others may
-	// follow.
+	// Nodes that are down or not fit: until they are well or replaced, balance waits, and what no
+	// other node can take of drains and new replicas. With neither, a node has just joined, and
+	// others may follow.
 	WaitsFor []string `json:"waits_for"`
 }
 

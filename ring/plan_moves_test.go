@@ -222,6 +222,25 @@ func TestDrainSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// TestMoreReplicasSayWhatTheyWaitFor: more replicas are wanted than there are nodes up.
+func TestMoreReplicasSayWhatTheyWaitFor(t *testing.T) {
+	tw := newFakeCluster(t, 1, 16, 2)
+	for id := uint64(2); id <= 4; id++ {
+		tw.join(id, "")
+	}
+	tw.rest()
+	tw.down[4] = tw.nowMs
+	tw.do(Command{Verb: SetReplicas, Replicas: 4})
+	for range 60 {
+		tw.step(1)
+	}
+	if _, moves := Plan(tw.s.View(), tw.facts(), &tw.rings); moves.Waiting[Repairs] == 0 || !slices.Equal(moves.Awaited, []uint64{4}) {
+		t.Errorf("%+v", moves)
+	}
+	delete(tw.down, 4)
+	tw.rest()
+}
+
 // TestRepairsComeFirst: nodes join and are filled with large shards when two others are lost. The
 // next plan begins to replace replicas of both, those of the shards first that have lost two, as if
 // nothing else moved; and while repairs wait for a node, nothing else begins there.

@@ -117,6 +117,9 @@ func (p *planner) repair() {
 		case p.replace(i, from, Repairs):
 		case may:
 			p.drop(i, from, Repairs)
+		case from == 0: // only nodes that are down could take it
+			p.moves.Waiting[Repairs]++
+			p.awaitDown()
 		}
 	}
 }

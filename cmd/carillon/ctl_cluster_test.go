@@ -30,6 +30,7 @@ func TestCtlCluster(t *testing.T) {
 		return fmt.Sprintf(`{"cluster_id":"c","shards_total":8,"resharding":{"from":4,"to":8,"done":%d%s},"nodes":[],"shards":[]}`, done, more)
 	}
 	grown := `{"cluster_id":"c","shards_total":8,"nodes":[],"shards":[]}`
+	waiting := strings.Replace(threeNodes, `"healthy":false`, `"healthy":false,"moves":{"under_way":0,"bytes":0,"waiting":2,"repairs":0,"waits_for":["n3"]}`, 1)
 	drained := strings.Replace(threeNodes, `"draining"`, `"drained"`, 1)
 	runCtl(t, []ctlCase{
 		{
@@ -56,8 +57,13 @@ func TestCtlCluster(t *testing.T) {
 			out: []string{"n2    suspect  ?      2 ", "\nn2 is suspect: it was last heard 2.4 s ago, and this is as of then\n"},
 		},
 		{
-			name: "healthy cluster of none", args: []string{"cluster"}, replies: ok(`{"version":"v1","healthy":true,"nodes":[],"shards":[]}`), asked: []string{"GET /v1/cluster"},
+			name: "healthy cluster of none", args: []string{"cluster"}, replies: ok(`{"version":"v1","healthy":true,"nodes":[],"shards":[]}`, "{}"), asked: []string{"GET /v1/cluster", "GET /readyz"},
 			out: []string{"cluster not founded yet: healthy\n", "shards: 0\n"},
+		},
+		{
+			name: "a node that waits for its cluster", args: []string{"cluster"}, asked: []string{"GET /v1/cluster", "GET /readyz"},
+			replies: append(ok(`{"version":"v1","healthy":false,"nodes":[],"shards":[]}`), reply{status: 503, body: `{"title":"Not now","detail":"not ready: founding: 2 of 3 founders are here","code":"unavailable"}`}),
+			out:     []string{"cluster not founded yet: not healthy\n", "\nnot ready: founding: 2 of 3 founders are here (503 unavailable)\n", "shards: 0\n"},
 		},
 		{name: "cluster --json", args: []string{"cluster", "--json"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"}, out: []string{threeNodes + "\n"}},
 		{
@@ -74,8 +80,14 @@ func TestCtlCluster(t *testing.T) {
 			asked: []string{"POST /v1/cluster/nodes/n2/drain", "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"n2: drained\n"},
 		},
 		{
-			name: "drain takes too long", args: []string{"drain", "n2", "--wait", "1ns"}, replies: append([]reply{accepted}, ok(threeNodes)...),
-			asked: []string{"POST /v1/cluster/nodes/n2/drain", "GET /v1/cluster"}, err: []string{"n2 is draining with 2 replicas left"}, code: exitFailure,
+			name: "drain takes too long", args: []string{"drain", "n2", "--wait", "1ns"}, replies: append([]reply{accepted}, ok(waiting)...),
+			asked: []string{"POST /v1/cluster/nodes/n2/drain", "GET /v1/cluster"},
+			err:   []string{"n2 is draining with 2 replicas left after 1ns; the drain continues; moves: 0 under way, 2 wait: for n3 to be well or replaced\n"}, code: exitFailure,
+		},
+		{
+			name: "drain of a node that is down", args: []string{"drain", "n2", "--wait", "1m"},
+			replies: append([]reply{accepted}, ok(strings.Replace(threeNodes, `"draining"`, `"down"`, 1), strings.Replace(threeNodes, `"draining","leads":1,"replicas":2`, `"down","leads":0,"replicas":0`, 1))...),
+			asked:   []string{"POST /v1/cluster/nodes/n2/drain", "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"n2: drained\n"},
 		},
 		{
 			name: "drain of a node that goes away", args: []string{"drain", "n9", "--wait", "1m"}, replies: append([]reply{accepted}, ok(threeNodes)...),
@@ -89,8 +101,9 @@ func TestCtlCluster(t *testing.T) {
 			asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`, "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"replicas: 2\n"},
 		},
 		{
-			name: "replicas take too long", args: []string{"replicas", "2", "--wait", "1ns"}, replies: append(replicas, ok(threeNodes)...),
-			asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`, "GET /v1/cluster"}, err: []string{"3 of 3 shards do not have their replicas yet"}, code: exitFailure,
+			name: "replicas take too long", args: []string{"replicas", "2", "--wait", "1ns"}, replies: append(replicas, ok(waiting)...),
+			asked: []string{`PUT /v1/cluster/replicas {"replicas":2}`, "GET /v1/cluster"},
+			err:   []string{"3 of 3 shards do not have their replicas yet after 1ns; the change continues; moves: 0 under way, 2 wait: for n3 to be well or replaced\n"}, code: exitFailure,
 		},
 		{name: "shards", args: []string{"shards", "8"}, replies: shards, asked: []string{`POST /v1/cluster/shards {"shards":8}`}, out: []string{"shards: 8\n"}},
 		{

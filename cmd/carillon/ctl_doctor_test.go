@@ -56,6 +56,9 @@ func TestDoctor(t *testing.T) {
 		{"all is well", goodView, goodMetrics, 200, 0, []string{
 			"ok     n2          is alive\n", "2: 2 ok", "all nodes run v1", "if n1 went  all shards would keep running", "50.3 GiB free on its disk", "40 of 1048576 open files",
 		}},
+		{"the node waits for its cluster", `{"version":"v1","nodes":[],"shards":[]}`, "", 503, 2, []string{
+			"GRADE    ABOUT    FINDING\nproblem  cluster  the node that was asked is in none yet: not ready: shard 3 has no leader (503 unavailable)\n",
+		}},
 		{"a node is down", change(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, `"state":"ok"`, `"state":"degraded"`), goodMetrics, 200, 2, []string{
 			"problem  n3          is down; start it", "warning  shards      2: 2 degraded", "warning  if n1 went  2 of 2 shards would stop until it is back",
 		}},

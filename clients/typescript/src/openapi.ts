@@ -2094,7 +2094,7 @@ export interface components {
             repairs: number;
             /** @description Nodes for which some wait: each sends or receives as much as it may. */
             at_limit?: string[];
-            /** @description Nodes that are down or not fit: until they are well or replaced, balance waits, and drains whose replicas no other node can take. With neither, a node has just joined, and others may follow. */
+            /** @description Nodes that are down or not fit: until they are well or replaced, balance waits, and what no other node can take of drains and new replicas. With neither, a node has just joined, and others may follow. */
             waits_for?: string[];
         };
         Clock: {

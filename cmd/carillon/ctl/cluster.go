@@ -25,6 +25,11 @@ func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		if err := printNodes(term.Out, answer); err != nil {
 			return err
 		}
+		if answer.ID == "" { // it waits for other nodes, and says for what
+			if _, err := ctl.do(readReady); err != nil {
+				fmt.Fprintf(term.Out, "\n%s\n", printable(err.Error()))
+			}
+		}
 		fmt.Fprintf(term.Out, "\nshards: %s\n", summary(answer.Shards))
 		if r := answer.Resharding; r != nil {
 			progress, _ := (&shardsCmd{Number: r.To}).progress(answer)
@@ -41,7 +46,10 @@ func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	}))
 }
 
-var readCluster = client.Request{Method: http.MethodGet, Path: client.Path("cluster")}
+var (
+	readCluster = client.Request{Method: http.MethodGet, Path: client.Path("cluster")}
+	readReady   = client.Request{Method: http.MethodGet, Path: "/readyz"}
+)
 
 // clusterPoll is how often a cluster is looked at of which something is waited for.
 const clusterPoll = 200 * time.Millisecond
@@ -145,6 +153,14 @@ func movesText(m *client.Moves) string {
 	return text
 }
 
+// moving is the end of a text about replicas that are not yet where they should be.
+func moving(a *client.Cluster) string {
+	if a.Moves == nil {
+		return ""
+	}
+	return "; moves: " + movesText(a.Moves)
+}
+
 // summary counts shards by state, as "16: 15 ok, 1 moving".
 func summary(shards []client.Shard) string {
 	var states []string
@@ -210,14 +226,11 @@ func (d *drainCmd) await(ctl *Command) error {
 			return "", fmt.Errorf("%s is no longer in the cluster", d.Node)
 		}
 		n := a.Nodes[at]
-		if n.State == client.NodeDrained {
+		// Of a node that is down, its state is that, and it is not seen whether it is drained.
+		if n.State == client.NodeDrained || n.State == client.NodeDown && n.Replicas == 0 {
 			return "", nil
 		}
-		left := fmt.Sprintf("%s is %s with %d replicas left after %s; the drain continues", d.Node, n.State, n.Replicas, d.Wait)
-		if a.Moves != nil {
-			left += "; moves: " + movesText(a.Moves)
-		}
-		return left, nil
+		return fmt.Sprintf("%s is %s with %d replicas left after %s; the drain continues%s", d.Node, n.State, n.Replicas, d.Wait, moving(a)), nil
 	})
 }
 

@@ -55,6 +55,31 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return err
 	}
 	f := findings{}
+	if cluster.ID == "" {
+		f.outside(ctl)
+	} else {
+		f.look(ctl, cluster)
+	}
+	if err := f.print(ctl, term.Out); err != nil {
+		return err
+	}
+	if worst := f.worst(); worst > well {
+		return terminal.QuietExit(worst)
+	}
+	return nil
+}
+
+// outside is all that there is to say of a node that waits for its cluster.
+func (f *findings) outside(ctl *Command) {
+	why := "it does not say why"
+	if _, err := ctl.do(readReady); err != nil {
+		why = err.Error()
+	}
+	f.add(wrong, "cluster", "the node that was asked is in none yet: %s", why)
+}
+
+// look looks at a cluster, and at each of its nodes.
+func (f *findings) look(ctl *Command, cluster *client.Cluster) {
 	living := ctl.living(cluster)
 	f.nodes(cluster, living)
 	f.shards(cluster, living)
@@ -72,13 +97,6 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 			f.node(ctl, n, there)
 		}
 	}
-	if err := f.print(ctl, term.Out); err != nil {
-		return err
-	}
-	if worst := f.worst(); worst > well {
-		return terminal.QuietExit(worst)
-	}
-	return nil
 }
 
 func (f findings) print(ctl *Command, out io.Writer) error {
@@ -201,7 +219,7 @@ func (f *findings) noMajority(c *client.Cluster, living map[string]bool) {
 // shards looks at how they are, and how many replicas they have.
 func (f *findings) shards(c *client.Cluster, living map[string]bool) {
 	if len(c.Shards) == 0 {
-		f.add(wrong, "shards", "there are none: the cluster is not founded yet")
+		f.add(wrong, "shards", "there are none yet")
 		return
 	}
 	count := map[client.ShardState]int{}

@@ -37,7 +37,7 @@ func (r *replicasCmd) await(ctl *Command) error {
 		if left == 0 {
 			return "", nil
 		}
-		return fmt.Sprintf("%d of %d shards do not have their replicas yet after %s; the change continues", left, len(a.Shards), r.Wait), nil
+		return fmt.Sprintf("%d of %d shards do not have their replicas yet after %s; the change continues%s", left, len(a.Shards), r.Wait, moving(a)), nil
 	})
 }
 

@@ -1157,7 +1157,7 @@ class Moves(_Moves, total=False):
     at_limit: List[str]
     """Nodes for which some wait: each sends or receives as much as it may."""
     waits_for: List[str]
-    """Nodes that are down or not fit: until they are well or replaced, balance waits, and drains whose replicas no other node can take. With neither, a node has just joined, and others may follow."""
+    """Nodes that are down or not fit: until they are well or replaced, balance waits, and what no other node can take of drains and new replicas. With neither, a node has just joined, and others may follow."""
 
 
 class Clock(TypedDict):
