@@ -58,6 +58,7 @@ type backupSchedule struct {
 	fault  func() string // of the clock
 	log    *slog.Logger
 
+	lookedMs int64 // when it was looked last
 	known    bool  // what is in the store
 	newestMs int64 // the minute of the newest backup there; 0: there is none
 	nextMs   int64 // when the next one is due, once it is known what is there
@@ -102,13 +103,14 @@ func (b *backupSchedule) run(ctx context.Context, env task.Env, of backupSource)
 // look makes the backup that is due, if this node is to.
 func (b *backupSchedule) look(ctx context.Context, of backupSource) {
 	if !of.leadsBackups() {
-		b.known, b.failed, b.againMs = false, 0, 0
-		b.made.Store(0)
-		b.dueSince.Store(0)
-		b.failure.Store("")
+		b.forget()
 		return
 	}
 	now := b.nowMs()
+	if now < b.lookedMs { // the clock was set back: no time of the schedule's is right
+		b.forget()
+	}
+	b.lookedMs = now
 	if b.fault() != "" || now < b.againMs || b.known && now < b.nextMs {
 		return
 	}
@@ -130,6 +132,14 @@ func (b *backupSchedule) look(ctx context.Context, of backupSource) {
 		b.failure.Store(err.Error())
 		b.log.Error("a scheduled backup has failed", "error", err, "again_in", wait)
 	}
+}
+
+// forget has the schedule begin as on a node that has just become the leader.
+func (b *backupSchedule) forget() {
+	b.known, b.failed, b.againMs = false, 0, 0
+	b.made.Store(0)
+	b.dueSince.Store(0)
+	b.failure.Store("")
 }
 
 // bring brings the store to where the schedule wants it: a backup of that minute is there.

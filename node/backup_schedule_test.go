@@ -287,6 +287,37 @@ func TestScheduledBackupsAndClocks(t *testing.T) {
 	h.want("trusted again", "1000")
 }
 
+// TestScheduledBackupsAfterAClockWasSetBack: what a clock that was ahead has planned holds up no
+// backup, whether it made one or failed to.
+func TestScheduledBackupsAfterAClockWasSetBack(t *testing.T) {
+	for _, refuses := range []error{nil, errors.New("the request is from the future")} {
+		h := newScheduleHarness(t, "14:05:00")
+		b, leads := h.node(10), &backupsOf{leads: true}
+		h.store.refuses = refuses
+		b.look(t.Context(), leads)
+		h.at("10:03:00")
+		for key := range h.store.objects { // by the store's clock
+			h.store.objects[key] = time.UnixMilli(h.store.nowMs - 1)
+		}
+		if b.look(t.Context(), leads); b.stats().OverdueMs < 0 || b.stats().MadeMs > h.store.nowMs {
+			t.Errorf("it is %v: %+v", time.UnixMilli(h.store.nowMs).UTC(), b.stats())
+		}
+		h.store.refuses = nil
+		for range 3 {
+			h.store.nowMs += 60_000
+			b.look(t.Context(), leads)
+		}
+		minutes := []string{"1000", "1400"}
+		if refuses != nil {
+			minutes = minutes[:1]
+		}
+		h.want("set back", minutes...)
+		if b.stats().MadeMs == 0 || b.stats().OverdueMs != 0 {
+			t.Errorf("%+v", b.stats())
+		}
+	}
+}
+
 func TestLastCron(t *testing.T) {
 	at := func(text string) int64 {
 		v, err := time.Parse(time.DateTime, text)
