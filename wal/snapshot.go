@@ -98,16 +98,18 @@ func PrepareSnapshotDir(fsys vfs.FS, dir string) error {
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return fmt.Errorf("wal: snapshots in %s: %w", dir, err)
 	}
-	err := removeMatching(fsys, dir, func(name string) bool {
-		return strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, vfs.TempSuffix)
-	})
-	if err != nil {
+	if err := removeMatching(fsys, dir, isUnfinished); err != nil {
 		return err
 	}
 	if err := vfs.ResyncDir(fsys, dir); err != nil {
 		return fmt.Errorf("wal: snapshots in %s: %w", dir, err)
 	}
 	return nil
+}
+
+// isUnfinished reports whether a name is that of a snapshot before its Commit.
+func isUnfinished(name string) bool {
+	return strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, vfs.TempSuffix)
 }
 
 // RemoveShardSnapshots removes those snapshots of a shard that match picks by their Conf, or by the

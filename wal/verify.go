@@ -81,7 +81,7 @@ func (s *survey) walk(dir string, depth int) error {
 			}
 		case strings.HasSuffix(e.Name, snapshotSuffix):
 			s.readSnapshot(dir, e.Name)
-		case strings.HasSuffix(e.Name, snapshotSuffix+vfs.TempSuffix):
+		case isUnfinished(e.Name):
 			s.addNote("%s: snapshot that was not finished", path)
 		}
 	}
@@ -156,6 +156,9 @@ func (s *survey) describeBroken(dir string, found *streamScan) {
 
 func (s *survey) readSnapshot(dir, name string) {
 	r, err := OpenSnapshot(s.fs, dir, name)
+	if errors.Is(err, ErrNoSnapshot) {
+		return // a node that runs has removed it since the directory was listed
+	}
 	if err != nil {
 		s.problem(err)
 		return
