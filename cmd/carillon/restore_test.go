@@ -128,6 +128,8 @@ func TestBackupIsWholeOrNothing(t *testing.T) {
 	}, {
 		name: "refused", args: []string{"backup", file}, asked: []string{"POST /v1/backup"},
 		replies: []reply{{status: 403, body: `{"code":"forbidden","detail":"no","status":403}`}}, err: []string{"403 forbidden"}, code: exitFailure,
+	}, {
+		name: "a directory", args: []string{"backup", filepath.Dir(file)}, err: []string{"is a directory"}, code: exitUsage,
 	}})
 	t.Cleanup(func() { // after the cases, which run at once
 		list, err := os.ReadDir(filepath.Dir(file))

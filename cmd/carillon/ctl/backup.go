@@ -30,6 +30,9 @@ func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if bucket.Is(b.File) {
 		return b.store(ctl, term)
 	}
+	if info, err := os.Stat(b.File); err == nil && info.IsDir() {
+		return terminal.Usagef("%s: is a directory; the name of a file has to follow", b.File)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	from, err := b.ask(ctx, ctl)
