@@ -122,6 +122,30 @@ func TestExportOfWhatAnAddHasNot(t *testing.T) {
 	}
 }
 
+// TestExportKeepsArrival: timers of a serial topic that are due at the same time are called in the
+// order in which they arrived, also after an import. A listing has them by their ids.
+func TestExportKeepsArrival(t *testing.T) {
+	row := func(id string, number, dueMs int) string {
+		return fmt.Sprintf(`{"id":"{k}%s","uid":"0001-%x-00000001","state":"scheduled","due_ms":%d}`, id, number, dueMs)
+	}
+	const early, late = 1_900_000_000_000, 1_900_000_000_001
+	pages := []string{
+		`{"timers":[` + row("z", 9, early) + "," + row("a", 17, late) + "," + row("b", 16, late) + `],"next_cursor":"x"}`,
+		`{"timers":[` + row("c", 15, late) + `]}`,
+	}
+	for policy, want := range map[string][]string{`{"serial":true}`: {"z", "c", "b", "a"}, `{"serial":false}`: {"z", "a", "b", "c"}} {
+		lines := []string{`{"export":{"version":1,"topic":"t","policy":` + policy + `}}`}
+		for i, id := range want {
+			lines = append(lines, fmt.Sprintf(`{"id":"{k}%s","at_ms":%d}`, id, early+min(i, 1)))
+		}
+		runCtl(t, []ctlCase{{
+			name: policy, args: []string{"export", "t"}, asked: []string{"GET /v1/topics/t", "GET /v1/topics/t/timers?limit=1000", "GET /v1/topics/t/timers?cursor=x&limit=1000"},
+			replies: []reply{{status: 200, body: `{"topic":"t","policy":` + policy + `}`}, {status: 200, body: pages[0]}, {status: 200, body: pages[1]}},
+			out:     []string{strings.Join(append(lines, `{"end":{"timers":4}}`), "\n") + "\n"}, err: []string{"exported 4 timers of t"},
+		}})
+	}
+}
+
 // TestPausedTimersStayPaused: a timer that is paused, also one that is due, is so after an import,
 // has its own time, and is not called on the way. The import may be repeated.
 func TestPausedTimersStayPaused(t *testing.T) {

@@ -3,6 +3,7 @@ package ctl
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
+	"carillon/timer"
 	"carillon/transport/api/web"
 )
 
@@ -54,9 +56,14 @@ func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err := writeLine(out, "export", head); err != nil {
 		return err
 	}
-	x := exporter{out: out, perKey: membersOf(topic.Policy)["per_key"] != nil}
+	policy := membersOf(topic.Policy)
+	x := exporter{out: out, perKey: policy["per_key"] != nil, serial: same(policy["serial"], plain(true))}
 	l := listing{path: client.Path("topics", e.Topic, "timers"), member: "timers"}
-	if err := ctl.allPages(l, x.timers); err != nil {
+	err = ctl.allPages(l, x.timers)
+	if err == nil {
+		err = x.writeInstant()
+	}
+	if err != nil {
 		return err
 	}
 	if err := writeLine(out, "end", exportEnd{x.count}); err != nil {
@@ -79,6 +86,8 @@ func writeLine(w io.Writer, name string, value any) error {
 type exporter struct {
 	out           io.Writer
 	perKey        bool // weights are of use in the topic
+	serial        bool
+	instant       []arrival // is yet to be written; of a serial topic all of one due time
 	count         int
 	hidden        int // timers with a header whose value is not shown
 	counted       int // series that end after a number of occurrences
@@ -89,9 +98,18 @@ type exporter struct {
 	policySecrets bool
 }
 
+// arrival is a timer that is written once all are known that are due at the same time. In a serial
+// topic they are called in the order in which they arrived; a listing has them by their ids.
+type arrival struct {
+	dueMs  int64
+	number uint64
+	line   []byte
+}
+
 // shownTimer has the fields of a shown timer that an add repeats.
 type shownTimer struct {
 	ID              string          `json:"id"`
+	UID             string          `json:"uid"`
 	State           client.State    `json:"state"`
 	DueMs           int64           `json:"due_ms"`
 	Payload         json.RawMessage `json:"payload"`
@@ -143,10 +161,33 @@ func (e *exporter) timers(page []json.RawMessage) error {
 		if endsByCount(t.Repeat) {
 			e.counted++
 		}
-		if _, err := e.out.Write(append(t.add(), '\n')); err != nil {
+		if err := e.write(&t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes a timer, or keeps it for writeInstant.
+func (e *exporter) write(t *shownTimer) error {
+	_, number, _, _ := timer.ParseUID(t.UID)
+	if n := len(e.instant); n > 0 && (!e.serial || e.instant[n-1].dueMs != t.DueMs) {
+		if err := e.writeInstant(); err != nil {
+			return err
+		}
+	}
+	e.instant = append(e.instant, arrival{t.DueMs, number, append(t.add(), '\n')})
+	return nil
+}
+
+func (e *exporter) writeInstant() error {
+	slices.SortStableFunc(e.instant, func(a, b arrival) int { return cmp.Compare(a.number, b.number) })
+	for _, a := range e.instant {
+		if _, err := e.out.Write(a.line); err != nil {
 			return fmt.Errorf("write the export: %w", err)
 		}
 	}
+	e.instant = e.instant[:0]
 	return nil
 }
 
