@@ -190,6 +190,33 @@ func TestPausedTimersStayPaused(t *testing.T) {
 	}
 }
 
+// TestImportKeepsATopicPaused: a topic that was paused at its export is so when its timers arrive,
+// also if it is there already: made by hand, for its secrets, or by an import that went no further.
+// Where somebody has timers in it, it stays as it is.
+func TestImportKeepsATopicPaused(t *testing.T) {
+	const file = `{"export":{"version":1,"topic":"t","paused":true,"policy":{}}}` + "\n" + `{"id":"a","at_ms":1}` + "\n" + `{"end":{"timers":1}}` + "\n"
+	const add = `POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","if_late":"fire","id":"a","at_ms":1}]}`
+	added := reply{status: 200, body: `{"results":[{"status":201,"id":"a"}]}`}
+	topic := func(text string) reply { return reply{status: 200, body: `{"topic":"t","policy":{},` + text + `}`} }
+	paused := topic(`"paused":true`)
+	for name, tt := range map[string]struct {
+		there  reply
+		pauses bool
+	}{
+		"empty":  {topic(`"paused":false,"counts":{"scheduled":0}`), true},
+		"paused": {paused, false},
+		"in use": {topic(`"paused":false,"counts":{"scheduled":1}`), false},
+		"used":   {topic(`"paused":false,"counts":{"done":1}`), false},
+	} {
+		c := ctlCase{name: name, args: []string{"import", "-"}, stdin: file, out: []string{"t: 1 added"}, asked: []string{"GET /v1/topics/t"}, replies: []reply{tt.there}}
+		if tt.pauses {
+			c.asked, c.replies, c.err = append(c.asked, "POST /v1/topics/t/pause"), append(c.replies, paused), []string{"t is paused, as it was at the export"}
+		}
+		c.asked, c.replies = append(c.asked, add), append(c.replies, added)
+		runCtl(t, []ctlCase{c})
+	}
+}
+
 // TestImportAgainOfPausedTimers: an import finishes what an earlier one has begun, and leaves alone
 // what that has finished.
 func TestImportAgainOfPausedTimers(t *testing.T) {

@@ -215,8 +215,8 @@ func (c *importCheck) topic(head *exportHead) error {
 	if c.bare != "" || !hidesPolicy(head.Policy) {
 		return nil
 	}
-	there, err := c.ctl.hasTopic(head.Topic)
-	if err == nil && !there {
+	there, err := c.ctl.findTopic(head.Topic)
+	if err == nil && there == nil {
 		c.bare = head.Topic
 	}
 	return err

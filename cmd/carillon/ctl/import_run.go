@@ -57,31 +57,44 @@ const (
 	importPause = 100 * time.Millisecond
 )
 
+// topic makes the topic, or leaves one that is there with its own policy. Timers that were held by a
+// pause stay so, also where the topic was made by hand, or by an import that went no further.
 func (r *importRun) topic(head *exportHead) error {
 	r.head, r.added, r.there, r.late = head, 0, 0, 0
-	there, err := r.ctl.hasTopic(head.Topic)
-	if err != nil || there {
-		return err // its own policy stays
-	}
-	policy, err := shownPolicy(head.Policy)
+	there, err := r.ctl.findTopic(head.Topic)
 	if err != nil {
 		return err
 	}
 	path := client.Path("topics", head.Topic)
-	if _, err := r.ctl.do(client.Request{Method: http.MethodPut, Path: path, Body: policy}); err != nil || !head.Paused {
-		return err
+	if there == nil {
+		policy, err := shownPolicy(head.Policy)
+		if err == nil {
+			_, err = r.ctl.do(client.Request{Method: http.MethodPut, Path: path, Body: policy})
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err = r.ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", head.Topic, "pause")})
+	if !head.Paused || there != nil && (there.Paused || there.Counts.Scheduled+there.Counts.Leased+there.Counts.Done+there.Counts.Dead > 0) {
+		return nil
+	}
+	if _, err = r.ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", head.Topic, "pause")}); err == nil && there != nil {
+		fmt.Fprintf(r.term.Err, "carillon: %s is paused, as it was at the export; carillon ctl topics resume %s has its timers called\n", head.Topic, head.Topic)
+	}
 	return err
 }
 
-// hasTopic asks whether a topic is there.
-func (c *Command) hasTopic(topic string) (bool, error) {
-	_, err := c.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)})
+// findTopic returns nil for a topic that is not there.
+func (c *Command) findTopic(topic string) (*topicRow, error) {
+	body, err := c.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)})
 	if errors.Is(err, client.ErrUnknownTopic) {
-		return false, nil
+		return nil, nil
 	}
-	return err == nil, err
+	row := new(topicRow)
+	if err == nil {
+		err = readAnswer(body, row)
+	}
+	return row, err
 }
 
 // shownPolicy is a policy without the fields that are shown only in part.
