@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"carillon/timer"
 	"carillon/transport/api/web"
@@ -41,6 +42,25 @@ func TestBackupStreams(t *testing.T) {
 	h.do("POST", "/v1/backup", "").problem(500, web.InternalError)
 	h.do("POST", "/v1/backup", `{"x":1}`).problem(400, "unknown_field")
 	h.do("GET", "/v1/backup", "").problem(405, "method_not_allowed")
+}
+
+// TestBackupWaitsForItsReader: one that puts the backup into a store reads nothing for a while.
+func TestBackupWaitsForItsReader(t *testing.T) {
+	h := newHarness(t, func(cfg *Config) { cfg.Limits.WriteTimeout = 100 * time.Millisecond })
+	const size = 32 << 20 // more than what is on its way in the system's buffers
+	h.engine.backup = func(_ context.Context, to io.Writer) error {
+		_, err := to.Write(make([]byte, size))
+		return err
+	}
+	resp, err := http.Post("http://"+h.addr+"/v1/backup", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	<-time.After(500 * time.Millisecond)
+	if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
+		t.Errorf("%d bytes of %d, %v", n, size, err)
+	}
 }
 
 // One backup is taken at a time, and one that nobody reads any more ends.

@@ -33,7 +33,7 @@ func Backup(rq *web.Request) *web.Problem {
 		defer func() { <-n.Backups }()
 		_ = writer.CloseWithError(writeBackup(n, ctx, from, writer))
 	}()
-	b := &backupBody{Reader: bufio.NewReaderSize(reader, 64<<10), conn: rq.Ctx.Conn(), each: n.Limits.WriteTimeout, end: end}
+	b := &backupBody{Reader: bufio.NewReaderSize(reader, 64<<10), conn: rq.Ctx.Conn(), end: end}
 	if _, err := b.Peek(1); err != nil {
 		end()
 		switch {
@@ -64,18 +64,22 @@ func writeBackup(n *web.Node, ctx context.Context, from backend.Backup, to io.Wr
 	return from.Backup(ctx, to)
 }
 
+// pieceWithin is the time for each piece. A reader that puts the backup into a store reads nothing
+// while it sends 16 MiB there. It is less than the time after which a shard's state is closed that
+// nobody reads.
+const pieceWithin = 4 * time.Minute
+
 // backupBody is the answer. It may take as long as the backup does: the time to write is that of
 // each piece.
 type backupBody struct {
 	*bufio.Reader
 	conn net.Conn
-	each time.Duration
 	end  func()
 }
 
 func (b *backupBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	_ = b.conn.SetWriteDeadline(time.Now().Add(b.each))
+	_ = b.conn.SetWriteDeadline(time.Now().Add(pieceWithin))
 	return n, err
 }
 
