@@ -181,12 +181,3 @@ func (t *Table) kill(h timer.Handle, s *slab.Slot, why timer.Reason, endMs, reta
 	t.dropLog(h, s)
 	t.events.addEnd(&t.timers, h, s)
 }
-
-func (t *Table) forgetDead(h timer.Handle, seq uint64) timer.Result {
-	s := t.live(h, seq)
-	if s == nil || s.State() != timer.Dead {
-		return timer.Result{Code: timer.Skipped, Handle: h}
-	}
-	t.drop(h)
-	return timer.Result{Code: timer.OK}
-}

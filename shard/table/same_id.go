@@ -1,10 +1,8 @@
 package table
 
 import (
-	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
-	"carillon/timer/encoding"
 )
 
 // link is a timer's place among those of one id, if there are several. They are in this order:
@@ -233,49 +231,4 @@ func (u *updater) rankEnded(h timer.Handle) {
 			u.deadReplaced++
 		}
 	}
-}
-
-// deadLetter finds the dead letter that Redrive or Purge names: that of a number, else the last one
-// of the id, or of the id and version. It returns 0 if there is none.
-func (t *timers) deadLetter(c *encoding.Command) timer.Handle {
-	h := t.Find(c.Topic, c.ID)
-	if g := t.chains[h].of; g != nil && g.lastLive != 0 {
-		h = t.chains[g.lastLive].older
-	}
-	for ; h != 0; h = t.chains[h].older {
-		s := t.slots.At(h)
-		if s.State() != timer.Dead || c.Seq != 0 && c.Seq != s.Seq() {
-			continue
-		}
-		if v := t.content.View(s.Ref); v.Meets(c) {
-			return h
-		}
-	}
-	return 0
-}
-
-// mayRedrive reports whether a dead letter can be scheduled again: no timer of the id is live, or
-// those that are belong to the same series.
-func (t *timers) mayRedrive(h timer.Handle) timer.Code {
-	g := t.chains[h].of
-	if g == nil || g.live == 0 {
-		return timer.OK
-	}
-	if t.collects(h) && t.collects(g.first) { // it runs in parallel to those that wait
-		n := 0
-		for first := t.chains.front(g.first); first != 0; first = t.NextLive(first) {
-			if n++; n >= timer.MaxLiveOfID {
-				return timer.TooMany
-			}
-		}
-		return timer.OK
-	}
-	dead, first := t.content.View(t.slots.At(h).Ref), t.content.View(t.slots.At(g.first).Ref)
-	switch {
-	case dead.Flags&first.Flags&content.IsSeries == 0 || dead.Tag != first.Tag:
-		return timer.InUse
-	case g.live >= timer.MaxLiveOfID:
-		return timer.TooMany
-	}
-	return timer.OK
 }

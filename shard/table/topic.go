@@ -6,6 +6,7 @@ import (
 
 	"carillon/shard/table/content"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // CanaryTopic is a topic for the probe timers of each shard's leader. Clients cannot reach it, the
@@ -174,3 +175,24 @@ func (c *closedTopics) count() (sum uint64) {
 
 // hash returns a closed topic's part of the sum.
 func (t tombstone) hash() uint64 { return content.Mix(uint64(t.topic), uint64(t.atMs)) }
+
+// closeTopic makes a topic refuse adds. Without force, the topic must have no pending and no dead
+// timers, and no pending timer may name it for its outcome. With force, all timers of the topic are
+// dropped; see dropTopic.
+func (t *Table) closeTopic(c *encoding.Command) timer.Result {
+	out := timer.Result{Code: timer.OK}
+	row, ok := t.topics.rowOf[c.Topic]
+	if force := c.Flags&encoding.CommandForce != 0; !force {
+		if n := t.Counts(c.Topic); n.Scheduled+n.Leased+n.Dead > 0 {
+			return timer.Result{Code: timer.NotEmpty}
+		}
+		if n := t.naming.count[c.Topic]; n > 0 {
+			return timer.Result{Code: timer.InUse, Removed: int(n)}
+		}
+	} else if ok {
+		out.Removed, out.Handle = t.dropTopic(row, c.From, int64(c.Work))
+	}
+	t.closedTopics.open(c.Topic)
+	t.closedTopics.add(tombstone{c.Topic, t.clockMs})
+	return out
+}

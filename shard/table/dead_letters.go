@@ -61,23 +61,56 @@ func (t *Table) purge(c *encoding.Command) timer.Result {
 	return timer.Result{Code: timer.OK}
 }
 
-// closeTopic makes a topic refuse adds. Without force, the topic must have no pending and no dead
-// timers, and no pending timer may name it for its outcome. With force, all timers of the topic are
-// dropped; see dropTopic.
-func (t *Table) closeTopic(c *encoding.Command) timer.Result {
-	out := timer.Result{Code: timer.OK}
-	row, ok := t.topics.rowOf[c.Topic]
-	if force := c.Flags&encoding.CommandForce != 0; !force {
-		if n := t.Counts(c.Topic); n.Scheduled+n.Leased+n.Dead > 0 {
-			return timer.Result{Code: timer.NotEmpty}
-		}
-		if n := t.naming.count[c.Topic]; n > 0 {
-			return timer.Result{Code: timer.InUse, Removed: int(n)}
-		}
-	} else if ok {
-		out.Removed, out.Handle = t.dropTopic(row, c.From, int64(c.Work))
+func (t *Table) forgetDead(h timer.Handle, seq uint64) timer.Result {
+	s := t.live(h, seq)
+	if s == nil || s.State() != timer.Dead {
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
-	t.closedTopics.open(c.Topic)
-	t.closedTopics.add(tombstone{c.Topic, t.clockMs})
-	return out
+	t.drop(h)
+	return timer.Result{Code: timer.OK}
+}
+
+// deadLetter finds the dead letter that Redrive or Purge names: that of a number, else the last one
+// of the id, or of the id and version. It returns 0 if there is none.
+func (t *timers) deadLetter(c *encoding.Command) timer.Handle {
+	h := t.Find(c.Topic, c.ID)
+	if g := t.chains[h].of; g != nil && g.lastLive != 0 {
+		h = t.chains[g.lastLive].older
+	}
+	for ; h != 0; h = t.chains[h].older {
+		s := t.slots.At(h)
+		if s.State() != timer.Dead || c.Seq != 0 && c.Seq != s.Seq() {
+			continue
+		}
+		if v := t.content.View(s.Ref); v.Meets(c) {
+			return h
+		}
+	}
+	return 0
+}
+
+// mayRedrive reports whether a dead letter can be scheduled again: no timer of the id is live, or
+// those that are belong to the same series.
+func (t *timers) mayRedrive(h timer.Handle) timer.Code {
+	g := t.chains[h].of
+	if g == nil || g.live == 0 {
+		return timer.OK
+	}
+	if t.collects(h) && t.collects(g.first) { // it runs in parallel to those that wait
+		n := 0
+		for first := t.chains.front(g.first); first != 0; first = t.NextLive(first) {
+			if n++; n >= timer.MaxLiveOfID {
+				return timer.TooMany
+			}
+		}
+		return timer.OK
+	}
+	dead, first := t.content.View(t.slots.At(h).Ref), t.content.View(t.slots.At(g.first).Ref)
+	switch {
+	case dead.Flags&first.Flags&content.IsSeries == 0 || dead.Tag != first.Tag:
+		return timer.InUse
+	case g.live >= timer.MaxLiveOfID:
+		return timer.TooMany
+	}
+	return timer.OK
 }
