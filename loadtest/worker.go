@@ -19,11 +19,6 @@ const (
 	// redialWait keeps a connection that is refused from spinning.
 	redialWait = 100 * time.Millisecond
 
-	// wakeLagAllowed is how late our own timer may wake an idle connection
-	// without that counting as the server's latency. Runtime timers are good to
-	// about a millisecond; beyond it we are starved, and the intended time rules.
-	wakeLagAllowed = 2 * time.Millisecond
-
 	// A closed loop rests as long as an answer asks for: restOfBatch where operations of a batch were
 	// refused, whose results cannot ask, and mostRest at most, as the clients do.
 	restOfBatch = time.Second
@@ -36,14 +31,6 @@ const (
 // source chooses calls for a worker.
 type source interface {
 	next(c *call, now time.Time) bool
-}
-
-// pace decides when a worker sends.
-type pace struct {
-	measure time.Time     // operations intended earlier are warm-up
-	end     time.Time     // zero = no end
-	first   time.Time     // open loop: first intended send
-	every   time.Duration // open loop: between intended sends; 0 = closed loop
 }
 
 // worker has one request in flight: it sends a call, waits for the answer, books it.
@@ -113,26 +100,6 @@ func (w *worker) pause(ctx context.Context, d time.Duration) {
 
 func (w *worker) over(now time.Time) bool {
 	return !w.pace.end.IsZero() && !now.Before(w.pace.end)
-}
-
-// await waits for the intended time and returns when latency counts from.
-func (w *worker) await(ctx context.Context, intended time.Time) time.Time {
-	ahead := time.Until(intended)
-	if ahead <= 0 {
-		return intended
-	}
-	pause(ctx, ahead)
-	if woken := time.Now(); woken.Sub(intended) <= wakeLagAllowed {
-		return woken
-	}
-	return intended
-}
-
-// skip counts the operations that were intended before the end but never sent.
-func (w *worker) skip(intended time.Time) {
-	if left := w.pace.end.Sub(intended); left > 0 {
-		w.tally.unsent.Add(int64((left-1)/w.pace.every) + 1)
-	}
 }
 
 // route is the link to the node that leads the shard of the call's timer, if that is known.
