@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"carillon/node/task"
 	"carillon/ring"
@@ -57,27 +56,6 @@ func (d *decisions) apply(data []byte) (ring.Reply, error) {
 	}
 	r := v.(ring.Reply)
 	return r, r.Err
-}
-
-// checkRemoval adds to a removal which nodes this one hears. It refuses to remove a member that
-// serves, unless forced.
-func (d *decisions) checkRemoval(cmd *ring.Command) error {
-	ago, _ := d.seen.silence(cmd.NodeID)
-	cmd.Heard, cmd.Down = d.seen.live(), cmd.NodeID != d.id && ago >= downAfter
-	if n, known := d.State.Node(cmd.NodeID); known && n.State == ring.NodeMember && !cmd.Force && !cmd.Down {
-		return notDrained(cmd.NodeID == d.id, ago)
-	}
-	return nil
-}
-
-// notDrained is why a node is not removed that was heard so long ago: it may be up.
-func notDrained(self bool, ago time.Duration) error {
-	const first = "drain it first and wait until it is drained"
-	if self {
-		return fmt.Errorf("%w: it answers: %s", ErrNotDrained, first)
-	}
-	left := (downAfter - ago + time.Second - 1) / time.Second
-	return fmt.Errorf("%w: it was last heard %.1f s ago: %s; if it is dead, ask again in %d s, when it counts as down", ErrNotDrained, ago.Seconds(), first, left)
 }
 
 func (d *decisions) register(cmd *ring.Command, data []byte) (ring.Reply, error) {
