@@ -1,15 +1,16 @@
 package timers
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"carillon/timer"
 	"carillon/transport/api/spec"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // content is a hash of an add or put as it was sent: which fields were named and their values, a
@@ -91,4 +92,16 @@ func sortedHeaders(headers []timer.Header) []timer.Header {
 	out := slices.Clone(headers)
 	slices.SortFunc(out, func(a, b timer.Header) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// nameByContent gives an add without an id the one that its content makes, where the topic asks for
+// it: equal payloads to one URL are one timer. With a key the id starts with it.
+func (tr *timerRequest) nameByContent(t *timer.Topic) {
+	if !tr.unnamed || !t.Policy.ByContent {
+		return
+	}
+	url := cmp.Or(tr.spec.Callback.URL, t.Policy.Callback.URL)
+	key := cmp.Or(tr.key, t.Policy.Key)
+	name := timer.ContentID(t.Name, tr.spec.Payload, url, key)
+	tr.id, tr.cmd.ID = name, name
 }

@@ -1,8 +1,6 @@
 package timers
 
 import (
-	"cmp"
-
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
@@ -61,16 +59,4 @@ func (tr *timerRequest) mergeBy(t *timer.Topic) *web.Problem {
 	}
 	tr.cmd.Merge, tr.cmd.MaxWaitMs = rule, wait
 	return nil
-}
-
-// nameByContent gives an add without an id the one that its content makes, where the topic asks for
-// it: equal payloads to one URL are one timer. With a key the id starts with it.
-func (tr *timerRequest) nameByContent(t *timer.Topic) {
-	if !tr.unnamed || !t.Policy.ByContent {
-		return
-	}
-	url := cmp.Or(tr.spec.Callback.URL, t.Policy.Callback.URL)
-	key := cmp.Or(tr.key, t.Policy.Key)
-	name := timer.ContentID(t.Name, tr.spec.Payload, url, key)
-	tr.id, tr.cmd.ID = name, name
 }
