@@ -35,7 +35,7 @@ type Config struct {
 	Gossip string `placeholder:"HOST:PORT" help:"Discovery, TCP and UDP (${gossip})."`
 
 	Advertise string `placeholder:"HOST" help:"Host at which other nodes reach this one."`
-	Name      string `placeholder:"NAME" help:"Unique in the cluster (the host's name)."` // or its valid part: see validName
+	Name      string `placeholder:"NAME" help:"Unique in the cluster (the host's name)."` // or its valid part: see nameOf
 	Zone      string `placeholder:"ZONE" help:"Replicas of a shard spread over zones (none)."`
 	// This node's own address may be among them. Without data, a node with Join founds nothing
 	// unless BootstrapExpect is more than 1.

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"carillon/transport/api"
+	"carillon/transport/api/web"
 )
 
 // Bounds of the settings of a cluster.
@@ -19,14 +19,11 @@ const (
 	maxNameBytes       = 63
 )
 
-// validName is the form of a node's name and zone: they stand in paths, tables and metrics.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
-
 // nameOf makes a name of a host's: characters that no name has become dashes. A host without a
 // usable name gives "node".
 func nameOf(host string) string {
 	fit := strings.Map(func(r rune) rune {
-		if r < 0x80 && validName.MatchString("x"+string(r)) {
+		if r < 0x80 && web.ValidNode("x"+string(r)) {
 			return r
 		}
 		return '-'
@@ -116,8 +113,8 @@ func (c Config) hosts() []string {
 }
 
 func (c Config) validateCluster() (errs faults) {
-	errs.when(!validName.MatchString(c.Name), "name: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Name)
-	errs.when(c.Zone != "" && !validName.MatchString(c.Zone), "zone: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Zone)
+	errs.when(!web.ValidNode(c.Name), "name: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Name)
+	errs.when(c.Zone != "" && !web.ValidNode(c.Zone), "zone: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Zone)
 	for _, address := range c.Join {
 		host, err := splitAddress(address, 1)
 		if err == nil && host == "" {

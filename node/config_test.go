@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/transport/api/web"
 )
 
 func dirOfMode(t *testing.T, mode os.FileMode) string {
@@ -110,7 +112,7 @@ func TestNameOfHost(t *testing.T) {
 	for host, want := range map[string]string{
 		"web-1.example": "web-1.example", "": "node", "---": "node", "_a": "a", "höst 1": "h-st-1", strings.Repeat("x", 80): strings.Repeat("x", 63),
 	} {
-		if got := nameOf(host); got != want || !validName.MatchString(got) {
+		if got := nameOf(host); got != want || !web.ValidNode(got) {
 			t.Errorf("nameOf(%q) = %q, want %q", host, got, want)
 		}
 	}

@@ -78,15 +78,13 @@ func depth(text []byte) (most int) {
 }
 
 var (
-	goodID    = regexp.MustCompile(`^[A-Za-z0-9_.:@-]{1,128}$`)
-	goodTopic = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-	badTopic  = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
-	badLabel  = regexp.MustCompile(`[^A-Za-z0-9_.:=-]`)
+	badTopic = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+	badLabel = regexp.MustCompile(`[^A-Za-z0-9_.:=-]`)
 )
 
 // idOf is the name itself where it can be an id, else a hash of it.
 func idOf(name string) string {
-	if goodID.MatchString(name) && name != "." && name != ".." {
+	if web.ValidID(name) && name[0] != '{' {
 		return name
 	}
 	return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(name)))

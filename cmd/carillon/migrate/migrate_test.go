@@ -139,25 +139,39 @@ func TestPrioritiesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// A sorted set that is changed while it is read gives no file that an import would take.
-func TestSourceThatChanges(t *testing.T) {
+// serve answers each connection with a text, whatever is asked.
+func serve(t *testing.T, secure *tls.Config, answers string) (address string) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	t.Cleanup(func() { server.Close() })
+	address = server.Addr().String()
+	if secure != nil {
+		server = tls.NewListener(server, secure)
+	}
 	go func() {
-		conn, err := server.Accept()
-		if err != nil {
-			return
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.WriteString(conn, answers)
+				_, _ = io.Copy(io.Discard, conn)
+			}()
 		}
-		defer conn.Close()
-		// WATCH, ZCARD, ZRANGE, MULTI, EXEC
-		_, _ = io.WriteString(conn, "+OK\r\n:1\r\n*2\r\n$1\r\na\r\n$10\r\n1764237600\r\n+OK\r\n*-1\r\n")
-		_, _ = io.Copy(io.Discard, conn)
 	}()
+	return address
+}
+
+// A sorted set that is changed while it is read gives no file that an import would take.
+func TestSourceThatChanges(t *testing.T) {
+	// WATCH, ZCARD, ZRANGE, MULTI, EXEC
+	address := serve(t, nil, "+OK\r\n:1\r\n*2\r\n$1\r\na\r\n$10\r\n1764237600\r\n+OK\r\n*-1\r\n")
 	var out, report bytes.Buffer
-	r := redisCmd{RedisFlags: RedisFlags{"redis://" + server.Addr().String()}, Zset: "delayed", Unit: "s"}
+	r := redisCmd{RedisFlags: RedisFlags{"redis://" + address}, Zset: "delayed", Unit: "s"}
 	if err := r.Run(&terminal.Terminal{Out: &out, Err: &report}); !errors.Is(err, errChanged) || strings.Contains(out.String(), `"end"`) || report.Len() > 0 {
 		t.Errorf("%v, %s%s", err, &out, &report)
 	}
@@ -177,26 +191,9 @@ func TestRedisOverTLS(t *testing.T) {
 	}
 	t.Setenv("SSL_CERT_FILE", roots) // is read at the first use of the system's roots
 	t.Setenv("SSL_CERT_DIR", t.TempDir())
-	server, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: https.TLS.Certificates})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	go func() {
-		for {
-			conn, err := server.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				// AUTH, WATCH, ZCARD, ZRANGE, MULTI, EXEC
-				_, _ = io.WriteString(conn, "+OK\r\n+OK\r\n:1\r\n*2\r\n$1\r\na\r\n$10\r\n1764237600\r\n+OK\r\n*0\r\n")
-				_, _ = io.Copy(io.Discard, conn)
-			}()
-		}
-	}()
-	_, port, _ := net.SplitHostPort(server.Addr().String())
+	// AUTH, WATCH, ZCARD, ZRANGE, MULTI, EXEC
+	address := serve(t, &tls.Config{Certificates: https.TLS.Certificates}, "+OK\r\n+OK\r\n:1\r\n*2\r\n$1\r\na\r\n$10\r\n1764237600\r\n+OK\r\n*0\r\n")
+	_, port, _ := net.SplitHostPort(address)
 	read := func(host string) (string, error) {
 		var out bytes.Buffer
 		r := redisCmd{RedisFlags: RedisFlags{"rediss://:secret@" + host + ":" + port}, Zset: "delayed", Unit: "s"}
@@ -214,28 +211,15 @@ func TestRedisOverTLS(t *testing.T) {
 // TestTubesOfOneTopic: tubes whose names become the same are one topic with one policy, the longest
 // lease of all, and a warning.
 func TestTubesOfOneTopic(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	answers := "USING carillon-migrate\r\nINSERTED 3\r\nDELETED\r\n"
+	for _, stats := range []string{"tube: \"a+b\"\nttr: 60\n", "tube: \"a_b\"\nttr: 7200\n"} {
+		stats += "pri: 5\nstate: ready\nage: 1\n"
+		answers += fmt.Sprintf("OK %d\r\n%s\r\n", len(stats), stats)
 	}
-	defer server.Close()
-	go func() {
-		conn, err := server.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		answers := "USING carillon-migrate\r\nINSERTED 3\r\nDELETED\r\n"
-		for _, stats := range []string{"tube: \"a+b\"\nttr: 60\n", "tube: \"a_b\"\nttr: 7200\n"} {
-			stats += "pri: 5\nstate: ready\nage: 1\n"
-			answers += fmt.Sprintf("OK %d\r\n%s\r\n", len(stats), stats)
-		}
-		_, _ = io.WriteString(conn, answers+"FOUND 1 1\r\n7\r\nFOUND 2 1\r\n8\r\n")
-		_, _ = io.Copy(io.Discard, conn)
-	}()
+	address := serve(t, nil, answers+"FOUND 1 1\r\n7\r\nFOUND 2 1\r\n8\r\n")
 	var out, report bytes.Buffer
-	b := beanstalkdCmd{Address: server.Addr().String(), Prefix: "job-", FirstID: 1}
-	err = b.Run(&terminal.Terminal{Out: &out, Err: &report})
+	b := beanstalkdCmd{Address: address, Prefix: "job-", FirstID: 1}
+	err := b.Run(&terminal.Terminal{Out: &out, Err: &report})
 	got := out.String()
 	if err != nil || strings.Count(got, `"policy"`) != 1 || !strings.Contains(got, `"topic":"a_b","policy":{"delivery":"pull","lease":"2h0m0s"}`) ||
 		!strings.Contains(got, `"id":"job-1"`) || !strings.Contains(got, `"id":"job-2"`) || !strings.Contains(got, `{"end":{"timers":2}}`) {
@@ -248,23 +232,10 @@ func TestTubesOfOneTopic(t *testing.T) {
 
 // TestSortedSetThatIsNotThere: a wrong name gives no empty file that looks like success.
 func TestSortedSetThatIsNotThere(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	go func() {
-		conn, err := server.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "+OK\r\n:0\r\n+OK\r\n*0\r\n") // WATCH, ZCARD, MULTI, EXEC
-		_, _ = io.Copy(io.Discard, conn)
-	}()
+	address := serve(t, nil, "+OK\r\n:0\r\n+OK\r\n*0\r\n") // WATCH, ZCARD, MULTI, EXEC
 	var out bytes.Buffer
-	r := redisCmd{RedisFlags: RedisFlags{"redis://" + server.Addr().String()}, Zset: "NOPE", Unit: "s"}
-	err = r.Run(&terminal.Terminal{Out: &out, Err: io.Discard})
+	r := redisCmd{RedisFlags: RedisFlags{"redis://" + address}, Zset: "NOPE", Unit: "s"}
+	err := r.Run(&terminal.Terminal{Out: &out, Err: io.Discard})
 	if want := `there is no sorted set "NOPE" in this database, or it is empty`; err == nil || err.Error() != want || out.Len() > 0 {
 		t.Errorf("%v, %s", err, &out)
 	}

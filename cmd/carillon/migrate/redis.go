@@ -26,7 +26,7 @@ type redisCmd struct {
 const redisPage = 200
 
 func (r *redisCmd) Run(term *terminal.Terminal) error {
-	if r.Topic != "" && !goodTopic.MatchString(r.Topic) {
+	if r.Topic != "" && !web.ValidTopic(r.Topic) {
 		return terminal.Usagef("--topic: %q cannot be the name of a topic", r.Topic)
 	}
 	c, err := r.dial()
