@@ -32,7 +32,7 @@ func TestShareSums(t *testing.T) {
 				part := v.units(topic, limit, turn+k)
 				got[node] += part
 				sum += part
-				share += v.share(topic)
+				share += v.share()
 			}
 			if sum > limit || share > 1+1e-9 {
 				t.Fatalf("%d of %d, %f of the rate: %d shards, %v", sum, limit, share, shards, counts)

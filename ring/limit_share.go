@@ -28,7 +28,7 @@ func newShareView(shards int, counts map[uint64]int64, self uint64) *shareView {
 }
 
 // share is this node's part of a rate.
-func (v *shareView) share(t *timer.Topic) float64 {
+func (v *shareView) share() float64 {
 	if v == nil || v.me < 0 {
 		return 0
 	}
@@ -42,7 +42,7 @@ func (v *shareView) rate(t *timer.Topic, turn int64) (perSecond float64, burst i
 	burst = v.units(t, r.Burst, turn)
 	switch {
 	case v == nil || r.Burst >= len(v.nodes):
-		return r.PerSecond * v.share(t), burst
+		return r.PerSecond * v.share(), burst
 	case burst == 0:
 		return 0, 0
 	}

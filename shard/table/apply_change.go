@@ -83,7 +83,7 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 		case merges && late:
 			return timer.Result{Code: timer.TooLate, Handle: h}
 		case merges:
-			return t.succeed(c, f, h)
+			return t.succeed(c, h)
 		}
 		return timer.Result{Code: timer.InFlight, Handle: h}
 	}

@@ -35,7 +35,7 @@ func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) 
 }
 
 // succeed makes an add the successor of a leased timer, or merges it with the existing successor.
-func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
+func (t *Table) succeed(c *encoding.Command, h timer.Handle) timer.Result {
 	s := t.slots.At(h)
 	r := t.attempts.At(s.Attempt)
 	if r.Successor != 0 && c.Merge == timer.MergeKeep {

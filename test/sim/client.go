@@ -101,7 +101,7 @@ func (c *client) act() {
 		c.start(c.draw())
 		return
 	}
-	c.start(c.w.pick(c))
+	c.start(c.w.pick())
 }
 
 func (c *client) start(o *operation) {
@@ -236,7 +236,7 @@ func (c *client) finish(o *operation, ok bool) {
 }
 
 // pick draws an operation.
-func (w *World) pick(c *client) *operation {
+func (w *World) pick() *operation {
 	b, r := w.checker, w.chance
 	switch n := r.IntN(10); {
 	case n < 3:

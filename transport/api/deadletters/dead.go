@@ -70,7 +70,8 @@ func changeDead(rq *web.Request, kind timer.Kind) *web.Problem {
 	switch {
 	case sel.query != nil:
 		sel.query.Topic = topic.ID
-		return changeSelected(rq, topic, &cmd, sel)
+		skips := &bulkrun.Skips{}
+		return bulkrun.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(&cmd), Skip: skips.Add}, skips)
 	case rq.DryRun:
 		return tryNamed(rq, topic, kind, sel)
 	case sel.byUID:
@@ -89,11 +90,6 @@ func (s *selection) plan(cmd *timer.Command) bulk.Plan {
 		one.ID, one.Seq = m.ID, m.Seq
 		return &one, bulk.Change
 	}
-}
-
-func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
-	skips := &bulkrun.Skips{}
-	return bulkrun.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, skips)
 }
 
 // walkNamed is a walk over the shards of named dead letters: no index leads to those of a uid, or
