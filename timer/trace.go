@@ -41,22 +41,10 @@ func ParseTrace(parent, state string) *Trace {
 		return nil
 	}
 	t.Flags = flags[0] & traceFlags
-	if goodTraceState(state) {
+	if len(state) <= MaxTraceState && !strings.ContainsFunc(state, func(r rune) bool { return r < ' ' || r > '~' }) {
 		t.State = state
 	}
 	return t
-}
-
-func goodTraceState(state string) bool {
-	if len(state) > MaxTraceState {
-		return false
-	}
-	for i := range len(state) {
-		if state[i] < ' ' || state[i] > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 // Parent is the traceparent of a span in the trace.

@@ -204,14 +204,7 @@ func (r *Router) storeDecider(id timer.ShardID, node uint64, err error) {
 	}
 }
 
-func (r *Router) led() (ids []timer.ShardID) {
-	for i := range r.shards() {
-		if id := timer.ShardID(1 + i); r.leads(id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
+func (r *Router) led() []timer.ShardID { return r.ledOf(allShards(r.shards())) }
 
 // Refused reports of an error that nothing was done, and that another node, or this one soon, may
 // do it.

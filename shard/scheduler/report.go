@@ -236,9 +236,7 @@ func (s *Scheduler) take(d *departure) {
 			s.Reports.begin(f, f.attempt)
 		}
 	}
-	for h, c := range d.carried {
-		s.limits.carriedOver[h] = c
-	}
+	maps.Copy(s.limits.carriedOver, d.carried)
 	if s.Consumers.acked.set == nil {
 		s.Consumers.acked = d.acked
 	}
