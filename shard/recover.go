@@ -56,7 +56,6 @@ func recoveryOf(r *replica) *recovery {
 func SnapshotsDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
 func (f snapshotFiles) snapshotDir() string { return SnapshotsDir(f.h.cfg.Dir) }
-func (h *Host) streamDir() string           { return streamDir(h.cfg.Dir) }
 
 func streamDir(dir string) string { return filepath.Join(dir, "wal", "0") }
 
@@ -79,7 +78,7 @@ func (h *Host) recover() error {
 	for i, r := range h.all() {
 		list[i] = recoveryOf(r)
 	}
-	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, x wal.Record) error {
+	stream, err := wal.Open(h.cfg.FS, streamDir(h.cfg.Dir), h.cfg.Log, func(pos wal.Position, x wal.Record) error {
 		if int(x.Shard) >= len(list) {
 			return outnumbered(len(list)-1, x.Shard, "a record")
 		}

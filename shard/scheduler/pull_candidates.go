@@ -89,7 +89,7 @@ func (pt *pulledTopics) renotifyReady() {
 			pt.renotify = last
 		}
 		q := pt.list[pt.renotify]
-		if q.pulled() && q.pullable() > 0 {
+		if q.pulled() && q.queued() > 0 {
 			pt.announce(q)
 			continue
 		}
@@ -104,7 +104,7 @@ func (pt *pulledTopics) renotifyReady() {
 const renotifyBudget = 1024
 
 func (pt *pulledTopics) announce(q *topicQueue) {
-	if n := q.pullable(); n > 0 && pt.mayPull(q) {
+	if n := q.queued(); n > 0 && pt.mayPull(q) {
 		pt.cfg.Ready(q.id, n)
 	}
 }
@@ -120,9 +120,6 @@ func (pt *pulledTopics) mayPull(q *topicQueue) bool {
 	}
 	return open
 }
-
-// pullable returns how many timers wait, including those that have changed since.
-func (q *topicQueue) pullable() int { return q.queued() }
 
 // position is a place in a destination queue's heap, or in a lane's of timers in line. Its children
 // come after it.
@@ -266,7 +263,7 @@ func (pt *pulledTopics) Pull(b *table.Batch, topic timer.TopicID, most int, leas
 	}
 	pt.limits.rest(q) // a granted lease may never be used
 	pt.limits.restKeyless(q)
-	if q.pullable() > 0 {
+	if q.queued() > 0 {
 		pt.markReady(q)
 	}
 	return asked, true

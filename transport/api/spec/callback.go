@@ -103,7 +103,7 @@ func AppendCallback(b []byte, c *timer.Callback) []byte {
 		o.Nest("headers", func(o *web.Object) {
 			for i := range c.Headers {
 				v := c.Headers[i].Value
-				if LooksSecret(c.Headers[i].Name) || secret.Sealed(v) {
+				if secret.Named(c.Headers[i].Name) || secret.Sealed(v) {
 					v = Redacted
 				}
 				o.Text(c.Headers[i].Name, v)

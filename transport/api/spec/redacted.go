@@ -13,12 +13,9 @@ import (
 // stored value.
 const Redacted = "REDACTED"
 
-// LooksSecret reports whether the values of a header are not shown.
-func LooksSecret(name string) bool { return secret.Named(name) }
-
 // AnyRedacted reports whether a header is to keep its stored value.
 func AnyRedacted(headers []timer.Header) bool {
-	return slices.ContainsFunc(headers, func(h timer.Header) bool { return h.Value == Redacted && LooksSecret(h.Name) })
+	return slices.ContainsFunc(headers, func(h timer.Header) bool { return h.Value == Redacted && secret.Named(h.Name) })
 }
 
 // Unredact fills in the stored values of headers that came as REDACTED. A stored value stays at the
@@ -28,7 +25,7 @@ func Unredact(headers []timer.Header, stored *timer.Callback, url string) ([]tim
 	copy(out, headers)
 	for i := range out {
 		h := &out[i]
-		if h.Value != Redacted || !LooksSecret(h.Name) {
+		if h.Value != Redacted || !secret.Named(h.Name) {
 			continue
 		}
 		kept := false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api/spec"
 )
@@ -48,7 +49,7 @@ func (tr *timerRequest) content(scratch []byte, digest func(string) (uint64, err
 		num(uint64(s.Callback.TimeoutMs))
 		for _, h := range sortedHeaders(s.Callback.Headers) {
 			str(h.Name)
-			if digest == nil || !spec.LooksSecret(h.Name) {
+			if digest == nil || !secret.Named(h.Name) {
 				str(h.Value)
 				continue
 			}
