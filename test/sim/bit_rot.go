@@ -20,6 +20,7 @@ type reached struct{ replica, applied uint64 }
 type restored struct {
 	index  uint64
 	before reached
+	floor  uint64 // applied before the first of several in a row, with nothing applied between
 }
 
 // mayForget excuses one loss: the file with this name, which is about to be damaged, is a snapshot
@@ -39,6 +40,18 @@ func (n *node) mayForget(name string) {
 			n.w.note(n, "may forget", uint64(id), s.Index, "")
 		}
 	}
+}
+
+// forgot reports whether a start may end its log of a group at an entry, though more was applied: it
+// could not read the snapshots from peers that had the rest, and had promised none of them.
+func (n *node) forgot(id timer.ShardID, last uint64) bool {
+	r := n.restored[id]
+	if !n.hadReadErrors() || r.index != n.reached[id].applied || last < r.floor || n.promised(id, last+1) {
+		return false
+	}
+	n.reached[id].applied = last
+	n.w.note(n, "forgot", uint64(id), last, "")
+	return true
 }
 
 // promised reports whether a node without a process has promised a snapshot from a peer: its log
@@ -105,7 +118,7 @@ func (n *node) remembers() {
 		if had.replica != 0 && had.applied > 1 && n.host.Progress(timer.ShardID(i)).Replica == 0 {
 			n.w.violate("I10", "node %d: replica %x of group %d, which had applied entry %d, is gone after a start", n.id, had.replica, i, had.applied)
 		}
-		if p := n.host.Progress(timer.ShardID(i)); had.replica != 0 && p.Replica == had.replica && p.Last < had.applied {
+		if p := n.host.Progress(timer.ShardID(i)); had.replica != 0 && p.Replica == had.replica && p.Last < had.applied && !n.forgot(timer.ShardID(i), p.Last) {
 			n.w.violate("I10", "node %d: the log of group %d ends at entry %d after a start, but %d was applied before", n.id, i, p.Last, had.applied)
 		}
 	}

@@ -85,10 +85,14 @@ func (n *node) check() {
 		}
 		n.w.checker.times.led(id, n.id, p.Leads, n.w.now, off)
 		if p.Installs > c.installs {
-			n.restored[i] = restored{index: p.Applied}
-			if n.reached[i].replica == p.Replica {
-				n.restored[i].before = n.reached[i]
+			next := restored{index: p.Applied}
+			if had := n.reached[i]; had.replica == p.Replica {
+				next.before, next.floor = had, had.applied
+				if last := n.restored[i]; last.index == had.applied {
+					next.floor = last.floor
+				}
 			}
+			n.restored[i] = next
 		}
 		if n.watchFaults(id, c, &p); p.Stopped != nil {
 			continue

@@ -88,10 +88,13 @@ func (c *crash) unreadable(op memfs.Op, name string) error {
 }
 
 // couldNotRead reports whether an error comes from a failed read of this process.
-func (n *node) couldNotRead(err error) bool {
+func (n *node) couldNotRead(err error) bool { return n.hadReadErrors() && errors.Is(err, syscall.EIO) }
+
+// hadReadErrors reports whether a read of this process has failed.
+func (n *node) hadReadErrors() bool {
 	n.crash.mu.Lock()
 	defer n.crash.mu.Unlock()
-	return n.crash.blind.struck && errors.Is(err, syscall.EIO)
+	return n.crash.blind.struck
 }
 
 // blinded ends a process that could not read its disk. It must not have changed its log because of
