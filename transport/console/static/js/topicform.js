@@ -1,5 +1,5 @@
 // The form of a topic's policy, to create a topic or to edit one, and what removes a topic.
-import { call, get, html, many, num, topicLink, topicPath, useState } from "./lib.js";
+import { call, html, many, num, topicLink, topicPath, useState } from "./lib.js";
 import { Action, Input, say } from "./parts.js";
 
 const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce", "collect"], yes = ["no", "yes"], choice = ["", "yes", "no"];
@@ -87,9 +87,8 @@ export function NewTopic({ done }) {
     const topic = form.get("topic").trim(), path = topicPath(topic);
     // The server refuses some characters as a path's before it looks at the name.
     if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(topic)) throw new Error("Name: 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit");
-    const taken = await get(path).then(() => true, (e) => { if (e.status === 404) return false; throw e; });
-    if (taken) throw new Error(`There is a topic ${topic} already. Open it to edit its policy.`);
-    await call("PUT", path, withoutNulls(changes(form, defaults)));
+    await call("PUT", path, withoutNulls(changes(form, defaults)), { headers: { "If-None-Match": "*" } })
+      .catch((e) => { throw e.status === 412 ? new Error(`There is a topic ${topic} already. Open it to edit its policy.`) : e; });
     say(`Topic ${topic} created.`);
     if (done) done();
     location.hash = topicLink(topic);
