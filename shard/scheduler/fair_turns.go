@@ -2,8 +2,7 @@ package scheduler
 
 import "carillon/internal/order"
 
-// With per_key.fair the keys of a topic take turns, as long as their weights say. A key's turn ends
-// in keyQueues.use.
+// With per_key.fair the keys of a topic take turns, as long as their weights say.
 
 // turnUnit is the length of a turn of weight 1.
 const turnUnit = 10_000
@@ -57,5 +56,13 @@ func (q *topicQueue) shareTurns() {
 func (kq *keyQueues) setTag(l *keyLane) {
 	if l.key.queue.mode.fair {
 		l.tag = max(l.key.queue.virtual, l.key.ends)
+	}
+}
+
+// endTurn ends a key's turn, as the head of one of its lanes is leased.
+func (l *keyLane) endTurn() {
+	if k, q := l.key, l.key.queue; q.mode.fair {
+		q.virtual = max(q.virtual, l.tag)
+		k.ends = max(k.ends, l.tag) + turnUnit/uint64(k.weight)
 	}
 }

@@ -263,10 +263,7 @@ func (kq *keyQueues) reserve(e entry) {
 // use counts a lease of the head of a lane.
 func (kq *keyQueues) use(l *keyLane) {
 	k, q := l.key, l.key.queue
-	if q.mode.fair {
-		q.virtual = max(q.virtual, l.tag)
-		k.ends = max(k.ends, l.tag) + turnUnit/uint64(k.weight)
-	}
+	l.endTurn()
 	if q.mode.rated() {
 		k.bucket.take()
 	}

@@ -3,7 +3,6 @@ package spec
 import (
 	"strings"
 
-	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api/web"
 	"carillon/transport/callback"
@@ -102,11 +101,7 @@ func AppendCallback(b []byte, c *timer.Callback) []byte {
 	if c.HasHeaders {
 		o.Nest("headers", func(o *web.Object) {
 			for i := range c.Headers {
-				v := c.Headers[i].Value
-				if secret.Named(c.Headers[i].Name) || secret.Sealed(v) {
-					v = Redacted
-				}
-				o.Text(c.Headers[i].Name, v)
+				o.Text(c.Headers[i].Name, redact(&c.Headers[i]))
 			}
 		})
 	}

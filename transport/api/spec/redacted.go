@@ -13,6 +13,14 @@ import (
 // stored value.
 const Redacted = "REDACTED"
 
+// redact is what is shown of a header's value.
+func redact(h *timer.Header) string {
+	if secret.Named(h.Name) || secret.Sealed(h.Value) {
+		return Redacted
+	}
+	return h.Value
+}
+
 // AnyRedacted reports whether a header is to keep its stored value.
 func AnyRedacted(headers []timer.Header) bool {
 	return slices.ContainsFunc(headers, func(h timer.Header) bool { return h.Value == Redacted && secret.Named(h.Name) })

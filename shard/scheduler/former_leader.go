@@ -12,7 +12,7 @@ import (
 
 // A former leader reports to the new one how the calls that it started ended, and which of its
 // leases it never used. So a change of leaders without a crash repeats no call, and no lease that
-// is over is waited out. ../lease_report.go sends the reports.
+// is over is waited out. ../lease_update.go sends the reports.
 
 // leaseReports sends the reports of this process's leases, and judges by those of others.
 type leaseReports struct {
