@@ -3,6 +3,8 @@ package ring
 import (
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 )
 
 // The library calls these methods of Members (see delegates), under its locks: copy and hand off,
@@ -13,6 +15,23 @@ func (m *Members) bound(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.self.Gossip = addr
+	m.self.HTTP, m.self.Peer = ReachedAt(m.self.HTTP, addr), ReachedAt(m.self.Peer, addr)
+}
+
+// ReachedAt is where others reach a listener of a node whose gossip they reach at an address. One
+// that takes every address of its machine is reached at the same as gossip: of its own address
+// others would come to themselves.
+func ReachedAt(listener, gossip string) string {
+	host, port, err := net.SplitHostPort(listener)
+	if err != nil {
+		return listener
+	}
+	ip, err := netip.ParseAddr(host)
+	at, _, noGossip := net.SplitHostPort(gossip)
+	if err != nil || noGossip != nil || !ip.IsUnspecified() {
+		return listener
+	}
+	return net.JoinHostPort(at, port)
 }
 
 // metadata is this node's description to others; at most metaMax bytes.

@@ -329,6 +329,27 @@ func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 	}
 }
 
+// TestListenersOnAllAddressesAreReachedWhereGossipIs: of "every address of my machine" another node
+// would come to itself.
+func TestListenersOnAllAddressesAreReachedWhereGossipIs(t *testing.T) {
+	for _, tt := range [][3]string{
+		{"[::]:7701", "10.0.0.1:7702", "10.0.0.1:7701"}, {"0.0.0.0:7701", "[fd00::1]:7702", "[fd00::1]:7701"},
+		{"10.0.0.2:7701", "10.0.0.1:7702", "10.0.0.2:7701"}, {"n1.example:7701", "10.0.0.1:7702", "n1.example:7701"},
+		{"[::]:7701", "", "[::]:7701"}, {"", "10.0.0.1:7702", ""},
+	} {
+		if got := ReachedAt(tt[0], tt[1]); got != tt[2] {
+			t.Errorf("%q, gossip at %q: %q, want %q", tt[0], tt[1], got, tt[2])
+		}
+	}
+	v := newGossipNetwork(t)
+	a := v.start(Member{ID: 1, HTTP: "[::]:7700", Peer: "[::]:7701"})
+	b := v.start(Member{ID: 2}, joining(a))
+	v.untilSees("1 2", b)
+	if got := b.List()[0]; got.HTTP != "127.0.7.1:7700" || got.Peer != "127.0.7.1:7701" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestMembersAlone: without an address to bind, a node hears nobody and nobody hears it, and all
 // else continues.
 func TestMembersAlone(t *testing.T) {

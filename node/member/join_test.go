@@ -103,3 +103,14 @@ func TestJoinAsksAllMembers(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeRegistersWhereItIsReached: a listener on every address of the machine is registered at the
+// address of gossip.
+func TestNodeRegistersWhereItIsReached(t *testing.T) {
+	s := certified(t)
+	s.Connect(nil, open{})
+	s.SetAddresses("[::]:7700", "0.0.0.0:7701")
+	if n, err := s.describe(); err != nil || n.HTTP != "10.0.0.1:7700" || n.Peer != "10.0.0.1:7701" {
+		t.Errorf("%+v, %v", n, err)
+	}
+}

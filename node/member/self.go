@@ -205,8 +205,9 @@ func (s *Self) describe() (ring.Node, error) {
 	if !s.gossipReady() {
 		return ring.Node{}, errors.New("gossip is not bound yet")
 	}
+	gossip := s.gossip.Addr()
 	return ring.Node{
-		ID: s.id, Name: s.cfg.Name, HTTP: s.cfg.HTTP, Peer: s.cfg.Peer, Gossip: s.gossip.Addr(),
+		ID: s.id, Name: s.cfg.Name, HTTP: ring.ReachedAt(s.cfg.HTTP, gossip), Peer: ring.ReachedAt(s.cfg.Peer, gossip), Gossip: gossip,
 		Zone: s.cfg.Zone, Version: s.cfg.Version, Level: s.cfg.Level, Starts: s.Identity().Starts,
 	}, nil
 }
