@@ -177,7 +177,6 @@ func (s *openStates) begin(r *Router, from uint64, q *wire.StateRequest) (a wire
 			return a, err
 		}
 	}
-	s.expire(r.tasks.Now())
 	state, err := r.host.OpenState(q.Group, a.Index)
 	if err != nil || state == nil {
 		return a, err

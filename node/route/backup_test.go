@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"carillon/shard"
 	"carillon/shard/wire"
@@ -159,4 +161,28 @@ func TestOpenStatesAreBounded(t *testing.T) {
 	if open.Load() != 0 {
 		t.Errorf("%d are open though nobody reads them", open.Load())
 	}
+}
+
+// TestStatesThatNobodyReadsAreClosed: the node that made a backup has died; an open file keeps its
+// place on the disk, whether there is another backup or not.
+func TestStatesThatNobodyReadsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, open := stateCluster(t, 0)
+		r := c.nodes[2].Router
+		if _, err := r.states.answer(r, 1, &wire.StateRequest{Group: 2}); err != nil || open.Load() != 1 {
+			t.Fatalf("%v, %d are open", err, open.Load())
+		}
+		ctx, end := context.WithCancel(t.Context())
+		go r.Run(ctx)
+		time.Sleep(stateIdle - watchInterval)
+		if open.Load() != 1 {
+			t.Error("it was closed too soon")
+		}
+		time.Sleep(3 * watchInterval)
+		if open.Load() != 0 {
+			t.Error("it is open still")
+		}
+		end()
+		synctest.Wait()
+	})
 }

@@ -163,8 +163,14 @@ func New(cfg Config) *Router {
 	return &Router{shardCount: shardCount{cluster: cfg.Cluster, topic: cfg.Topic}, cfg: cfg, self: cfg.Self, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newBulkPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
 }
 
-// Run looks after the consumers that wait, until the context ends.
-func (r *Router) Run(ctx context.Context) { task.Every(ctx, r.tasks, watchInterval, r.watchLeaders) }
+// Run looks after the consumers that wait, and closes what no backup reads any more, until the
+// context ends.
+func (r *Router) Run(ctx context.Context) {
+	task.Every(ctx, r.tasks, watchInterval, func() {
+		r.watchLeaders()
+		r.states.expire(r.tasks.Now())
+	})
+}
 
 // leads reports that this node leads a timer shard; another node may have asked for one that there
 // is not.
