@@ -215,6 +215,11 @@ func TestImportKeepsATopicPaused(t *testing.T) {
 		c.asked, c.replies = append(c.asked, add), append(c.replies, added)
 		runCtl(t, []ctlCase{c})
 	}
+	runCtl(t, []ctlCase{{
+		name: "may not", args: []string{"import", "-"}, stdin: file, code: exitFailure, err: []string{"t was paused at the export, and is not yet: no (403 forbidden)"},
+		asked:   []string{"GET /v1/topics/t", "POST /v1/topics/t/pause"},
+		replies: []reply{topic(`"paused":false,"counts":{}`), {status: 403, body: `{"code":"forbidden","detail":"no","status":403}`}},
+	}})
 }
 
 // TestImportAgainOfPausedTimers: an import finishes what an earlier one has begun, and leaves alone

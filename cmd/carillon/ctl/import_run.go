@@ -78,10 +78,13 @@ func (r *importRun) topic(head *exportHead) error {
 	if !head.Paused || there != nil && (there.Paused || there.Counts.Scheduled+there.Counts.Leased+there.Counts.Done+there.Counts.Dead > 0) {
 		return nil
 	}
-	if _, err = r.ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", head.Topic, "pause")}); err == nil && there != nil {
+	if _, err = r.ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", head.Topic, "pause")}); err != nil {
+		return fmt.Errorf("%s was paused at the export, and is not yet: %w", head.Topic, err)
+	}
+	if there != nil {
 		fmt.Fprintf(r.term.Err, "carillon: %s is paused, as it was at the export; carillon ctl topics resume %s has its timers called\n", head.Topic, head.Topic)
 	}
-	return err
+	return nil
 }
 
 // findTopic returns nil for a topic that is not there.
