@@ -190,6 +190,21 @@ func TestPausedTimersStayPaused(t *testing.T) {
 	}
 }
 
+// TestImportOfLargeTimers: a batch is small enough to arrive in time over a slow line.
+func TestImportOfLargeTimers(t *testing.T) {
+	file, c := `{"export":{"version":1,"topic":"t","policy":{}}}`+"\n", ctlCase{
+		name: "large", args: []string{"import", "-"}, out: []string{"t: 3 added"}, asked: []string{"GET /v1/topics/t"}, replies: []reply{{status: 200, body: `{"topic":"t"}`}},
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		add := fmt.Sprintf(`"id":%q,"at_ms":1,"payload":%q}`, id, strings.Repeat("x", 600<<10))
+		file += "{" + add + "\n"
+		c.asked = append(c.asked, `POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","if_late":"fire",`+add+`]}`)
+		c.replies = append(c.replies, reply{status: 200, body: `{"results":[{"status":201,"id":"x"}]}`})
+	}
+	c.stdin = file + `{"end":{"timers":3}}` + "\n"
+	runCtl(t, []ctlCase{c})
+}
+
 // TestImportKeepsATopicPaused: a topic that was paused at its export is so when its timers arrive,
 // also if it is there already: made by hand, for its secrets, or by an import that went no further.
 // Where somebody has timers in it, it stays as it is.
