@@ -239,6 +239,30 @@ func TestReplacedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestSilentList: a store that stops in the middle of a list ends the call: the schedule waits for
+// it.
+func TestSilentList(t *testing.T) {
+	through(t, s3server.Start(t), func(resp *http.Response) error {
+		if resp.Request.Method == http.MethodGet {
+			resp.ContentLength = -1
+			resp.Header.Del("Content-Length")
+			resp.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(io.LimitReader(resp.Body, 10), untilDone{resp.Request.Context()}), resp.Body}
+		}
+		return nil
+	}, nil)
+	p := open(t)
+	p.idle = 2 * time.Second
+	if _, err := p.List(t.Context(), "nightly/"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("listed: %v", err)
+	}
+	if err := p.Abandon(t.Context(), "nightly/"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("abandoned: %v", err)
+	}
+}
+
 // TestSilentStore: a store that stops in the middle of an object ends the reading of it, and the
 // backup that is read back is unverified. A reader that takes its time is not ended.
 func TestSilentStore(t *testing.T) {

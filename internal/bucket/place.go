@@ -23,7 +23,7 @@ const Scheme = "s3://"
 const (
 	// partBytes is the memory of an upload. S3 takes 10,000 parts: 160 GB.
 	partBytes = 16 << 20
-	// maxIdle is how long an upload or a read may make no progress.
+	// maxIdle is how long an upload or a read may make no progress, and other calls may take.
 	maxIdle = 15 * time.Minute
 	// maxTries of one request; the pauses between them grow to a second.
 	maxTries = 5
@@ -235,23 +235,29 @@ func (o *object) Close() error {
 
 // List returns the objects whose keys begin with a prefix.
 func (p *Place) List(ctx context.Context, prefix string) (all []Object, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.idle)
+	defer cancel()
 	for o := range p.client.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if o.Err != nil {
 			return nil, p.fault(prefix, o.Err)
 		}
 		all = append(all, Object{o.Key, o.LastModified})
 	}
-	return all, nil
+	return all, p.fault(prefix, ctx.Err())
 }
 
 // Remove removes an object; one that is not there is no error.
 func (p *Place) Remove(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.idle)
+	defer cancel()
 	return p.fault(key, p.client.RemoveObject(ctx, p.bucket, key, minio.RemoveObjectOptions{}))
 }
 
 // Abandon drops the parts of uploads that were never completed, of keys that begin with a prefix.
 // Nobody sees them, and they cost what they weigh.
 func (p *Place) Abandon(ctx context.Context, prefix string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.idle)
+	defer cancel()
 	for u := range p.client.ListIncompleteUploads(ctx, p.bucket, prefix, true) {
 		if u.Err != nil {
 			return p.fault(prefix, u.Err)
@@ -260,7 +266,7 @@ func (p *Place) Abandon(ctx context.Context, prefix string) error {
 			return p.fault(u.Key, err)
 		}
 	}
-	return nil
+	return p.fault(prefix, ctx.Err())
 }
 
 // measured counts and hashes what is read.
