@@ -37,7 +37,11 @@ func (r *restoreCmd) Run(term *terminal.Terminal) error {
 	if out.Late > 0 {
 		fmt.Fprintf(term.Out, "overdue %d: %s\n", out.Late, r.overdueText(out))
 	}
-	fmt.Fprintf(term.Out, "start it: carillon serve --data %s\n", r.Data)
+	start := "carillon serve --data " + r.Data
+	if r.SecretsKey != "" {
+		start += " --secrets-key " + r.SecretsKey
+	}
+	fmt.Fprintf(term.Out, "start it: %s\n", start)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func TestBackupAndRestore(t *testing.T) {
 	data := filepath.Join(dir, "restored")
 	restoreIsRefused(t, file, data, key)
 	got := carillon(t, "", nil, "restore", "--from", file, "--data", data, "--secrets-key", key, "--cluster", "drill-1")
-	if got.code != exitOK || !strings.Contains(got.out, "as cluster drill-1\n") || !strings.Contains(got.out, "topics 2, timers scheduled 2,") || !strings.Contains(got.out, "overdue 1: they are held") || !strings.Contains(got.out, "TOPIC: late\n") {
+	if got.code != exitOK || !strings.Contains(got.out, "as cluster drill-1\n") || !strings.Contains(got.out, "topics 2, timers scheduled 2,") || !strings.Contains(got.out, "overdue 1: they are held") || !strings.Contains(got.out, "TOPIC: late\n") || !strings.HasSuffix(got.out, "serve --data "+data+" --secrets-key "+key+"\n") {
 		t.Fatalf("restore: %+v", got)
 	}
 	_, url = serve(t, "--data", data, "--secrets-key", key)
