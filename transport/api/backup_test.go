@@ -63,6 +63,26 @@ func TestBackupWaitsForItsReader(t *testing.T) {
 	}
 }
 
+// TestBackupEndsWithTheNode: a node that stops does not wait for a backup's reader that rests.
+func TestBackupEndsWithTheNode(t *testing.T) {
+	h := newHarness(t)
+	h.engine.backup = func(_ context.Context, to io.Writer) error {
+		_, err := to.Write(make([]byte, 32<<20))
+		return err
+	}
+	resp, err := http.Post("http://"+h.addr+"/v1/backup", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	<-time.After(200 * time.Millisecond) // until nothing more goes into the system's buffers
+	h.stop()
+	if err := <-h.done; err != nil {
+		t.Error(err)
+	}
+	h.done <- nil
+}
+
 // One backup is taken at a time, and one that nobody reads any more ends.
 func TestBackupsAtOnce(t *testing.T) {
 	h := newHarness(t)

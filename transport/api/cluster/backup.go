@@ -44,6 +44,12 @@ func Backup(rq *web.Request) *web.Problem {
 		}
 		return web.Fault(err)
 	}
+	// A node that stops does not wait for a reader that rests.
+	stop := context.AfterFunc(n.Ending, func() { _ = b.conn.Close() })
+	b.end = func() {
+		stop()
+		end()
+	}
 	rq.Ctx.SetStatusCode(200)
 	rq.Ctx.Response.Header.SetContentType("application/octet-stream")
 	rq.Ctx.Response.Header.Set("Content-Disposition", `attachment; filename="carillon.backup"`)
