@@ -99,6 +99,7 @@ type Node struct {
 	State        NodeState `json:"state"`
 	Leads        int       `json:"leads"`    // shards that it leads
 	Replicas     int       `json:"replicas"` // shards of which it holds a replica
+	Zone         string    `json:"zone"`     // empty: it has none
 	Version      string    `json:"version"`
 	FeatureLevel int       `json:"feature_level"` // the highest that it understands
 	// Of its process, as it last reported; 0: it never did.

@@ -84,7 +84,7 @@ func (c *core) leaderOf(row *ring.Assignment, seen map[timer.ShardID]uint64) uin
 }
 
 func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView {
-	v := backend.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: backend.NodeAlive}
+	v := backend.NodeView{Name: n.Name, HTTP: n.HTTP, Zone: n.Zone, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: backend.NodeAlive}
 	if n.ID == p.self.ID() {
 		v.Unfit, v.Starts, v.ClockOffsetMs = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts, new(int64)
 	} else {

@@ -57,6 +57,10 @@ func TestCtlCluster(t *testing.T) {
 			out: []string{"n2    suspect  ?      2 ", "\nn2 is suspect: it was last heard 2.4 s ago, and this is as of then\n"},
 		},
 		{
+			name: "cluster with zones", args: []string{"cluster"}, replies: ok(strings.Replace(threeNodes, `"name":"n2",`, `"name":"n2","zone":"rack 7",`, 1)), asked: []string{"GET /v1/cluster"},
+			out: []string{"HTTP            VERSION  ZONE\n", "  rack 7\n"},
+		},
+		{
 			name: "healthy cluster of none", args: []string{"cluster"}, replies: ok(`{"version":"v1","healthy":true,"nodes":[],"shards":[]}`, "{}"), asked: []string{"GET /v1/cluster", "GET /readyz"},
 			out: []string{"cluster not founded yet: healthy\n", "shards: 0\n"},
 		},

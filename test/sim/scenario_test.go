@@ -27,7 +27,7 @@ func TestSeedsOrdeals(t *testing.T) {
 		{"partings", func(s *swarm) { s.partings(newChance(1, 6)) }, func(c *Counts) bool { return c.Parted > 0 && c.Leaving > 0 && c.Words > 0 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for seed := *flagFirst; seed < *flagFirst+20; seed++ {
+			for seed := *flagFirst; seed < *flagFirst+60; seed++ {
 				r := run(t, Config{Seed: seed, Change: func(s *Plan) {
 					s.safety, s.nodes, s.replicas, s.ordeals = 30*time.Second, 3, min(s.replicas, 3), ordeals{}
 					s.ailments = ailments{}
@@ -41,7 +41,7 @@ func TestSeedsOrdeals(t *testing.T) {
 					return
 				}
 			}
-			t.Error("not come to in 20 runs")
+			t.Error("not come to in 60 runs")
 		})
 	}
 }

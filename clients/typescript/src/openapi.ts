@@ -2007,6 +2007,8 @@ export interface components {
             leads: number;
             /** @description Shards of which it holds a replica. */
             replicas: number;
+            /** @description As it was started; left out when it has none. */
+            zone?: string;
             /** @description Of its program. */
             version?: string;
             /** @description The highest feature level that it understands. */

@@ -90,9 +90,18 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 		fmt.Fprintln(out, levelLine(a))
 	}
 	fmt.Fprintln(out)
-	t := newTable(out, "NODE", "STATE", "LEADS", "REPLICAS", "HEARD", "CLOCK", "HTTP", "VERSION")
+	head := []string{"NODE", "STATE", "LEADS", "REPLICAS", "HEARD", "CLOCK", "HTTP", "VERSION"}
+	zoned := slices.ContainsFunc(a.Nodes, func(n client.Node) bool { return n.Zone != "" })
+	if zoned {
+		head = append(head, "ZONE")
+	}
+	t := newTable(out, head...)
 	for _, n := range a.Nodes {
-		t.row(n.Name, string(n.State), leadsOf(&n), strconv.Itoa(n.Replicas), lastHeard(&n), clockOffset(&n), n.HTTP, n.Version)
+		row := []string{n.Name, string(n.State), leadsOf(&n), strconv.Itoa(n.Replicas), lastHeard(&n), clockOffset(&n), n.HTTP, n.Version}
+		if zoned {
+			row = append(row, n.Zone)
+		}
+		t.row(row...)
 	}
 	if err := t.w.Flush(); err != nil {
 		return err

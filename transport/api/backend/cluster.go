@@ -147,6 +147,7 @@ type NodeView struct {
 	// to lead.
 	Leads    int    `json:"leads"`
 	Replicas int    `json:"replicas"` // shards of which it holds a replica
+	Zone     string `json:"zone,omitzero"`
 	Version  string `json:"version,omitzero"`
 	Level    uint32 `json:"feature_level,omitzero"` // the highest that it understands
 	Starts   uint32 `json:"starts,omitzero"`        // of its process, the one that was heard last included; 0: it was never heard

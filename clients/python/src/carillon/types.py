@@ -1071,6 +1071,8 @@ class _Node(TypedDict):
 class Node(_Node, total=False):
     http: str
     """host:port of its API."""
+    zone: str
+    """As it was started; left out when it has none."""
     version: str
     """Of its program."""
     feature_level: int

@@ -29,6 +29,7 @@ export function NodeTable({ cluster, stats, actions }) {
     ["Clock", (n) => (n.clock_offset_ms === undefined ? "–" : `${n.clock_offset_ms < 0 ? "−" : ""}${span(n.clock_offset_ms)}`), "right"],
     ["Version", (n) => n.version || "–"],
   ];
+  if ((cluster.nodes || []).some((n) => n.zone)) columns.splice(1, 0, ["Zone", (n) => n.zone || "–"]);
   if (actions) columns.push(["", actions]);
   return html`<${Table} rows=${cluster.nodes || []} keyOf=${(n) => n.name} caption="Nodes" columns=${columns} />`;
 }
