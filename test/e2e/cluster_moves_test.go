@@ -161,6 +161,9 @@ func (w *moveWatch) look(v view, looked time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
+	if !slices.ContainsFunc(v.Shards, func(s shardView) bool { return s.Leader != "" }) {
+		return // of a node that has just started, and knows of no leader
+	}
 	before := map[int]shardView{}
 	for _, s := range w.last.Shards {
 		before[s.Shard] = s
