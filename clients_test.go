@@ -17,8 +17,8 @@ import (
 
 // TestPromisedClientsStay: what programs use of the clients is there: of Go's the exported names
 // with their types, of the others classes, functions with their parameters in order, and methods.
-// TestClientTypesAreOfTheDocument has the types that come from the API. docs/releasing.md says how a
-// release adds its own.
+// TestClientTypesAreOfTheDocument has the types that come from the API. docs/releasing.md says how
+// a release adds its own.
 func TestPromisedClientsStay(t *testing.T) {
 	now := map[string]bool{}
 	for _, folder := range []string{"client", "client/clienttest"} {
@@ -133,8 +133,8 @@ func signature(f *ast.FuncType, text func(ast.Node) string) string {
 	return "func" + list(f.TypeParams) + list(f.Params) + list(f.Results)
 }
 
-// pythonNames adds what the package has for others: classes with their fields and methods, functions,
-// and their parameters: those before a star by their place.
+// pythonNames adds what the package has for others: classes with their fields and methods,
+// functions, and their parameters: those before a star by their place.
 func pythonNames(t *testing.T, out map[string]bool) {
 	t.Helper()
 	const folder = "clients/python/src/carillon/"

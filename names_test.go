@@ -18,8 +18,8 @@ import (
 // TestPromisedNamesStay: what docs/compatibility.md promises for all of 1.x is there: the routes
 // with their parameters and statuses, fields, error codes, metrics, exit codes, variables of others
 // that count, keys of files and of JSON that a command prints, values of the chart and paths of the
-// package. TestPromisedCommandsStay of cmd/carillon has the command line. docs/releasing.md says how
-// a release adds its own.
+// package. TestPromisedCommandsStay of cmd/carillon has the command line. docs/releasing.md says
+// how a release adds its own.
 func TestPromisedNamesStay(t *testing.T) {
 	now := map[string]bool{}
 	add := func(kind, file, pattern string) {

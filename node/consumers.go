@@ -90,8 +90,8 @@ func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bo
 	return held, markHeld(held, ops, of, time.Now(), c.p.tracer)
 }
 
-// markHeld notes which leases were held. Of several errors it returns one after which a change may have
-// been made, if there is such.
+// markHeld notes which leases were held. Of several errors it returns one after which a change may
+// have been made, if there is such.
 func markHeld(held []bool, ops []timer.Op, of []updated, now time.Time, t *tracing.Tracer) (failed error) {
 	for k := range ops {
 		if err := ops[k].Err; err != nil {

@@ -236,8 +236,9 @@ func forgedReceipt(receipt string) string {
 	return receipt[:9] + string(letter) + receipt[10:]
 }
 
-// TestSettledLeases: what is certain is kept after an error, and the error says the most open of all.
-func TestSettledLeases(t *testing.T) {
+// TestLeasesThatWereHeld: what is certain is kept after an error, and the error says the most open of
+// all.
+func TestLeasesThatWereHeld(t *testing.T) {
 	done, over := timer.Result{Code: timer.OK}, timer.Result{Code: timer.OverFired}
 	ops := []timer.Op{{Err: timer.ErrNoLeader}, {Result: done}, {Err: timer.ErrUnknown}, {Result: over}, {Err: timer.ErrNoLeader}, {Result: done}}
 	of := make([]updated, len(ops))

@@ -135,8 +135,8 @@ func TestAddsDuringChangeAreCounted(t *testing.T) {
 	}
 }
 
-// TestChangeDuringDeletion: a topic that somebody changes while it is being deleted stays, and takes
-// adds again, where the deletion is of a version.
+// TestChangeDuringDeletion: a topic that somebody changes while it is being deleted stays, and
+// takes adds again, where the deletion is of a version.
 func TestChangeDuringDeletion(t *testing.T) {
 	n := start(t, t.TempDir())
 	core := n.node.run.Load().core.Load()

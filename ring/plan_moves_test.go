@@ -199,8 +199,8 @@ func TestWhatWaitsIsNamed(t *testing.T) {
 	}
 }
 
-// TestDrainSaysWhatItWaitsFor: a node is drained while another is down that could take its replicas,
-// or without which they are needed. The drain waits for that one, and says so.
+// TestDrainSaysWhatItWaitsFor: a node is drained while another is down that could take its
+// replicas, or without which they are needed. The drain waits for that one, and says so.
 func TestDrainSaysWhatItWaitsFor(t *testing.T) {
 	for _, members := range []uint64{3, 4} {
 		tw := newFakeCluster(t, 1, 16, 3)
@@ -296,8 +296,8 @@ func TestRepairsComeFirst(t *testing.T) {
 	t.Logf("%v by live replicas at once, %+v; all done after %d s", count, after, m.turns-turns)
 }
 
-// TestPlanSpreadsOverZones: no zone of three has most replicas of a shard, or most votes of the meta
-// group, however nodes came and whatever zones they are started with later.
+// TestPlanSpreadsOverZones: no zone of three has most replicas of a shard, or most votes of the
+// meta group, however nodes came and whatever zones they are started with later.
 func TestPlanSpreadsOverZones(t *testing.T) {
 	for seed := range uint64(10) {
 		tw := newFakeCluster(t, seed, 32, 5)

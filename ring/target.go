@@ -108,9 +108,9 @@ func sortedTargets(nodes []TargetNode) []TargetNode {
 }
 
 // layout is the placement of all shards while steps are chosen on it: TargetFrom runs it until
-// nothing is left to do, Plan for as many steps as nodes have room for. Each step improves it,
-// in this order of worth: more replicas, rows more even over the zones, more even loads. That is why it ends, and why
-// a plan that is cut short and begun again comes to rest too.
+// nothing is left to do, Plan for as many steps as nodes have room for. Each step improves it, in
+// this order of worth: more replicas, rows more even over the zones, more even loads. That is why
+// it ends, and why a plan that is cut short and begun again comes to rest too.
 type layout struct {
 	loads []nodeLoad // by node id
 	index map[uint64]int
@@ -222,8 +222,8 @@ func (l *layout) first(i int, node uint64) {
 }
 
 // pick chooses the node that gets a new replica of a row, in the place of from or, with 0, at its
-// end. 0: none can. It prefers, in this order, a node that is fit, is in a zone that has fewer of the
-// row, would be left with too few, has room; then the ring of that rank, then rendezvous.
+// end. 0: none can. It prefers, in this order, a node that is fit, is in a zone that has fewer of
+// the row, would be left with too few, has room; then the ring of that rank, then rendezvous.
 func (l *layout) pick(i int, from uint64) uint64 {
 	row := &l.rows[i]
 	low, full := tolerance(len(l.rows)*l.want, max(len(l.loads), 1))

@@ -32,8 +32,8 @@ func (l *layout) balanceZones() (change, bool) {
 }
 
 // balanceReplicas is a swap that takes from a node with too many replicas, or gives to one with too
-// few. It never has a row less even over the zones. Its ends differ by two at least: so the sum of squares falls,
-// and no move is ever undone by another.
+// few. It never has a row less even over the zones. Its ends differ by two at least: so the sum of
+// squares falls, and no move is ever undone by another.
 func (l *layout) balanceReplicas() (change, bool) {
 	if len(l.loads) < 2 {
 		return change{}, false

@@ -149,8 +149,8 @@ func TestRingOwners(t *testing.T) {
 	}
 }
 
-// TestTargetAny: for any nodes and zones, every row is whole, as even over the zones as can be, and a
-// second run changes nothing.
+// TestTargetAny: for any nodes and zones, every row is whole, as even over the zones as can be, and
+// a second run changes nothing.
 func TestTargetAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "nodes")

@@ -295,8 +295,8 @@ func (d *division) proposeSweep() {
 
 // ownersBy returns which of so many shards has a timer, by what its lease knows of it, or else the
 // table before; nil: that is not known. Another shard may be yet to be divided, and then has the
-// timers of its child: unless the child is here, the other shard gets the leases, and passes them on
-// when it is divided.
+// timers of its child: unless the child is here, the other shard gets the leases, and passes them
+// on when it is divided.
 func (d *division) ownersBy(before *table.Table, of int) scheduler.Owner {
 	host, self := d.s.g.w.host, d.s.g.shard
 	return func(h timer.Handle, seq uint64, topic *timer.Topic, name string) *scheduler.Scheduler {

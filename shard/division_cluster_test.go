@@ -502,8 +502,8 @@ func TestCallsOfARemovedReplicaBeforeTheDivision(t *testing.T) {
 }
 
 // TestCallsOfAReplicaThatCameBack: a leader's replica is removed while its calls run. The shard is
-// divided twice, and the node gets a replica of the last child, and then one of the shard again: so it
-// learns of both divisions at once, and had no table by which to tell where a timer has gone.
+// divided twice, and the node gets a replica of the last child, and then one of the shard again: so
+// it learns of both divisions at once, and had no table by which to tell where a timer has gone.
 func TestCallsOfAReplicaThatCameBack(t *testing.T) {
 	withDividing(t, func(d *dividingCluster) {
 		started := d.run20()

@@ -109,8 +109,8 @@ func (e SnapshotError) Error() string {
 	return fmt.Sprintf("%s could not write the snapshot of which a backup is made: %s; look at its disk (%s), or drain it, and take the backup again", e.Name, e.Why, e.Path)
 }
 
-// DeletingError cuts a forced deletion of a topic off that has begun: the topic takes nothing any more,
-// and the nodes finish the deletion by themselves.
+// DeletingError cuts a forced deletion of a topic off that has begun: the topic takes nothing any
+// more, and the nodes finish the deletion by themselves.
 type DeletingError struct{ Cause error }
 
 func (e DeletingError) Error() string {

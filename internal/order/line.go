@@ -67,8 +67,8 @@ func (l *Line[T]) Leave(t *Turn[T]) {
 	}
 }
 
-// Took puts one that waits, and was served, behind its turn, which had so many times the length of an
-// ordinary one. One that does not wait any more is put there when it comes back.
+// Took puts one that waits, and was served, behind its turn, which had so many times the length of
+// an ordinary one. One that does not wait any more is put there when it comes back.
 func (l *Line[T]) Took(t *Turn[T], times int) {
 	waits := t.In()
 	if waits {

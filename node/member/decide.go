@@ -70,8 +70,8 @@ func (d *decisions) register(cmd *ring.Command, data []byte) (ring.Reply, error)
 	return r, err
 }
 
-// replaces reports that a new node takes the place of the one that has its name, and that this one is
-// gone: it is silent, or the new node listens at its address. A member that comes back under the
+// replaces reports that a new node takes the place of the one that has its name, and that this one
+// is gone: it is silent, or the new node listens at its address. A member that comes back under the
 // name of another, as with a configuration that was copied, replaces nobody.
 func (d *decisions) replaces(new, old *ring.Node) bool {
 	if _, known := d.State.Node(new.ID); known {

@@ -66,8 +66,8 @@ func TestNodeUnderAnothersNameEnds(t *testing.T) {
 	}
 }
 
-// TestOrdersAreNotGuessed: a node that cannot ask the meta group does not answer by its own copy, which
-// may be behind, that a drain, the end of one, or a removal is done.
+// TestOrdersAreNotGuessed: a node that cannot ask the meta group does not answer by its own copy,
+// which may be behind, that a drain, the end of one, or a removal is done.
 func TestOrdersAreNotGuessed(t *testing.T) {
 	for name, order := range map[string]func(context.Context, *Member) error{
 		"resume": func(ctx context.Context, m *Member) error { return m.Resume(ctx, "n2") },

@@ -104,8 +104,8 @@ func TestJoinAsksAllMembers(t *testing.T) {
 	}
 }
 
-// TestNodeRegistersWhereItIsReached: a listener on every address of the machine is registered at the
-// address of gossip.
+// TestNodeRegistersWhereItIsReached: a listener on every address of the machine is registered at
+// the address of gossip.
 func TestNodeRegistersWhereItIsReached(t *testing.T) {
 	s := certified(t)
 	s.Connect(nil, open{})

@@ -114,8 +114,8 @@ func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sight
 	})
 }
 
-// emptyOf are those of some topics that were made by an add, are not paused, and have no timers. All
-// are counted in one call of each node.
+// emptyOf are those of some topics that were made by an add, are not paused, and have no timers.
+// All are counted in one call of each node.
 func (it *IdleTopics) emptyOf(ctx context.Context, page []*timer.Topic) map[timer.TopicID]bool {
 	var ids []timer.TopicID
 	for _, t := range page {

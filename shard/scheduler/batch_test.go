@@ -337,8 +337,8 @@ func TestBatchForgetsCancelled(t *testing.T) {
 	r.wantBatches("a c d")
 }
 
-// TestBatchIsSetAsideTwice: a queue with outdated timers is set aside again while what was in it, or
-// in another one, is still being queued again. None of its timers is lost.
+// TestBatchIsSetAsideTwice: a queue with outdated timers is set aside again while what was in it,
+// or in another one, is still being queued again. None of its timers is lost.
 func TestBatchIsSetAsideTwice(t *testing.T) {
 	r := newBatchReplica(t, timer.Batch{Max: 4, WaitMs: 5000})
 	cancel := func(id string) { r.command(timer.Command{Kind: timer.Cancel, ID: id}) }
@@ -632,8 +632,8 @@ func TestBatchInATurn(t *testing.T) {
 	}
 }
 
-// TestCallsOfManyLeaveOthersTheirTurns: while a topic has calls of a thousand to make, another one's
-// timers do not go one by one between them.
+// TestCallsOfManyLeaveOthersTheirTurns: while a topic has calls of a thousand to make, another
+// one's timers do not go one by one between them.
 func TestCallsOfManyLeaveOthersTheirTurns(t *testing.T) {
 	r := newBatchReplica(t, timer.Batch{Max: 1000})
 	r.topic(2, func(*timer.Policy) {})

@@ -69,8 +69,8 @@ func TestReceiverChanges(t *testing.T) {
 	}
 }
 
-// TestReceiverChangesAheadOfTheCall: a lease whose topic gets another receiver before its call starts
-// is returned, and taken anew for that one. The permit was for the first.
+// TestReceiverChangesAheadOfTheCall: a lease whose topic gets another receiver before its call
+// starts is returned, and taken anew for that one. The permit was for the first.
 func TestReceiverChangesAheadOfTheCall(t *testing.T) {
 	r := newReplica(t)
 	a := r.add("a", 15)

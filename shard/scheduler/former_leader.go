@@ -148,8 +148,8 @@ type departure struct {
 	acked   acked
 }
 
-// Owner is the scheduler of the shard that has a timer now; nil: that is not known. topic and id are
-// those that its lease has: nil and "" if that does not know them.
+// Owner is the scheduler of the shard that has a timer now; nil: that is not known. topic and id
+// are those that its lease has: nil and "" if that does not know them.
 type Owner func(h timer.Handle, seq uint64, topic *timer.Topic, id string) *Scheduler
 
 // Leave hands the leases of timers that have left over to the schedulers of their owners, or of the

@@ -346,8 +346,8 @@ func TestLeftLeaseLandsOnce(t *testing.T) {
 	}
 }
 
-// TestLeftLeaseOfAConsumer: it counts at its limit, also where the child's replica has yet to learn of
-// it.
+// TestLeftLeaseOfAConsumer: it counts at its limit, also where the child's replica has yet to learn
+// of it.
 func TestLeftLeaseOfAConsumer(t *testing.T) {
 	r, child := newReplica(t), newReplica(t)
 	child.End()

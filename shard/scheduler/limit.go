@@ -420,8 +420,8 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 	return time.Duration(math.Ceil(min((1-slack/2-b.tokens)/perSecond*1e9, float64(time.Hour))))
 }
 
-// full reports that a fill would fill it. It changes nothing: a fill holds from then on for the rate
-// of that moment.
+// full reports that a fill would fill it. It changes nothing: a fill holds from then on for the
+// rate of that moment.
 func (b *bucket) full(now time.Duration, most float64) bool {
 	return !b.begun || b.tokens+max(0, (now-b.at).Seconds())*b.perSecond >= most
 }

@@ -306,8 +306,8 @@ func (s *Scheduler) Settled() bool {
 	return true
 }
 
-// Left counts the timers that were due by now and have not ended, once they have left the wheel, and
-// those of them that are leased. Cost: O(entries of the queues).
+// Left counts the timers that were due by now and have not ended, once they have left the wheel,
+// and those of them that are leased. Cost: O(entries of the queues).
 func (s *Scheduler) Left() (n, leased int64) {
 	_, inWheel := s.table.WheelWaits(table.CanaryTopic)
 	leased = s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased

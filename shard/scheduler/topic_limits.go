@@ -100,8 +100,9 @@ func (tl *topicLimits) set(q *topicQueue) {
 	}
 }
 
-// find has scanBlockers find the leases that a topic had before this leader knew of its limit: those
-// of consumers and former leaders are known to the table alone. Until then nothing of it is leased.
+// find has scanBlockers find the leases that a topic had before this leader knew of its limit:
+// those of consumers and former leaders are known to the table alone. Until then nothing of it is
+// leased.
 func (tl *topicLimits) find(q *topicQueue) {
 	switch {
 	case q.topic == nil || q.topic.Policy.Concurrency == 0:

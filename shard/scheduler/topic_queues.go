@@ -425,8 +425,8 @@ func (t *turns) next() *topicQueue {
 	return t.line.First().topics.First()
 }
 
-// took ends the turn of a topic, in which it leased so many timers or had a refusal, which counts as
-// one. It may have left meanwhile.
+// took ends the turn of a topic, in which it leased so many timers or had a refusal, which counts
+// as one. It may have left meanwhile.
 func (t *turns) took(q *topicQueue, leases int) {
 	x := q.tenant
 	x.topics.Took(&q.turn, leases)

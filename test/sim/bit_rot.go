@@ -42,8 +42,8 @@ func (n *node) mayForget(name string) {
 	}
 }
 
-// forgot reports whether a start may end its log of a group at an entry, though more was applied: it
-// could not read the snapshots from peers that had the rest, and had promised none of them.
+// forgot reports whether a start may end its log of a group at an entry, though more was applied:
+// it could not read the snapshots from peers that had the rest, and had promised none of them.
 func (n *node) forgot(id timer.ShardID, last uint64) bool {
 	r := n.restored[id]
 	if !n.hadReadErrors() || r.index != n.reached[id].applied || last < r.floor || n.promised(id, last+1) {

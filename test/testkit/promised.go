@@ -15,8 +15,8 @@ var (
 )
 
 // Promised fails if a name of the list in file is not there any more. With -names.add it adds those
-// that are new, with -names.complete it fails if there are any. A list of fewer than least names was
-// not made of all there is.
+// that are new, with -names.complete it fails if there are any. A list of fewer than least names
+// was not made of all there is.
 func Promised(t *testing.T, file string, now map[string]bool, least int) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -103,8 +103,8 @@ func (s *sickbed) wantState(want delivery.BreakerState) {
 	}
 }
 
-// TestBreakerOfRareCalls: failures within a long window count, however far apart the calls are; those
-// of before are forgotten with their receiver.
+// TestBreakerOfRareCalls: failures within a long window count, however far apart the calls are;
+// those of before are forgotten with their receiver.
 func TestBreakerOfRareCalls(t *testing.T) {
 	for _, scope := range []string{"", "topic"} {
 		inSickbed(t, func(s *sickbed) {

@@ -57,9 +57,9 @@ func New(config Config) (*Transport, error) {
 	return t, nil
 }
 
-// UseTLS is for handshakes from now on; connections that stand stay as they are. A transport
-// that began with TLS does not go without it, nor the other way round, and takes no certificate that
-// has ended for one that has not: it returns an error, and all is as before.
+// UseTLS is for handshakes from now on; connections that stand stay as they are. A transport that
+// began with TLS does not go without it, nor the other way round, and takes no certificate that has
+// ended for one that has not: it returns an error, and all is as before.
 func (t *Transport) UseTLS(next *TLS) error {
 	old := t.tls.Load()
 	if (next == nil) != (old == nil) {

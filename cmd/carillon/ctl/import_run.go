@@ -58,8 +58,8 @@ const (
 	importPause = 100 * time.Millisecond
 )
 
-// topic makes the topic, or leaves one that is there with its own policy. Timers that were held by a
-// pause stay so, also where the topic was made by hand, or by an import that went no further.
+// topic makes the topic, or leaves one that is there with its own policy. Timers that were held by
+// a pause stay so, also where the topic was made by hand, or by an import that went no further.
 func (r *importRun) topic(head *exportHead) error {
 	r.head, r.added, r.there, r.late = head, 0, 0, 0
 	there, err := r.ctl.findTopic(head.Topic)
@@ -155,9 +155,9 @@ func (r *importRun) end() error {
 	return err
 }
 
-// op is the operation of a batch. It decides how an id that is in use is treated, and a time that is
-// past, over the topic's rules. A paused timer is added for a day long after the import. Then it is
-// paused, and then it gets its time by the patch, so that it is never called between.
+// op is the operation of a batch. It decides how an id that is in use is treated, and a time that
+// is past, over the topic's rules. A paused timer is added for a day long after the import. Then it
+// is paused, and then it gets its time by the patch, so that it is never called between.
 func (a *importedAdd) op() (op importOp, err error) {
 	op.id = a.id
 	line := a.line

@@ -105,8 +105,8 @@ type MovesView struct {
 	Bytes    int64 `json:"bytes"`     // of them, about; small shards count for nothing
 	Waiting  int   `json:"waiting"`   // replicas, about
 	Repairs  int   `json:"repairs"`   // of both, those that bring shards back to their number of replicas
-	// Why the others wait: nodes send or receive as much as they may, or are down or not fit. None of
-	// both: a node has just joined, and others may follow.
+	// Why the others wait: nodes send or receive as much as they may, or are down or not fit. None
+	// of both: a node has just joined, and others may follow.
 	AtLimit  []string `json:"at_limit,omitempty"` // names
 	WaitsFor []string `json:"waits_for,omitempty"`
 }

@@ -198,7 +198,8 @@ func Delete(rq *web.Request) *web.Problem {
 	return rq.Value(200, map[string]int{"cancelled": n})
 }
 
-// cutOff is the answer of a deletion that failed: with what it has done before, and what is to come.
+// cutOff is the answer of a deletion that failed: with what it has done before, and what is to
+// come.
 func cutOff(err error, cancelled int) *web.Problem {
 	deleting, begun := errors.AsType[timer.DeletingError](err)
 	if begun {

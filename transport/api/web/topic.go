@@ -106,9 +106,9 @@ func (rq *Request) TopicsSeen(after, prefix string, limit int) (page []*timer.To
 	}
 }
 
-// TopicCursor is the place behind a name, in the listing of topics that begin with a prefix. Clients
-// can read cursors, so a topic that the token does not see is not named: the cursor has its number,
-// and a digest, without which nobody finds out where a number is in the order of names.
+// TopicCursor is the place behind a name, in the listing of topics that begin with a prefix.
+// Clients can read cursors, so a topic that the token does not see is not named: the cursor has its
+// number, and a digest, without which nobody finds out where a number is in the order of names.
 func (rq *Request) TopicCursor(name, prefix string) (string, error) {
 	if rq.Who.Sees(name) {
 		return NameCursor(name, prefix), nil
