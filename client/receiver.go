@@ -128,7 +128,7 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 		case err != nil:
 			http.Error(w, "the fence could not be looked up", http.StatusInternalServerError)
 		case !fresh:
-			http.Error(w, "a later attempt of this timer has been here", http.StatusConflict)
+			http.Error(w, staleText, http.StatusConflict)
 		default:
 			req = req.WithContext(context.WithValue(req.Context(), deliveryKey{}, d))
 			req.Body = io.NopCloser(bytes.NewReader(body))
@@ -136,6 +136,9 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 		}
 	})
 }
+
+// staleText answers a call whose lease is over.
+const staleText = "a later attempt of this timer has been here"
 
 // body reads the body of a call and checks its signatures. ok: nothing is answered yet.
 func (r *Receiver) body(w http.ResponseWriter, req *http.Request) (body []byte, ok bool) {

@@ -10,7 +10,8 @@ import (
 )
 
 // HandleMany is Handle for topics with Policy.Batch. f gets the timers of a call, or the one of a
-// call for one, which a retry is; those whose lease is over are left out. It returns what failed:
+// call for one, which a retry is; those whose lease is over are left out, and answered as failed:
+// the call may be the copy of one that is still being handled. It returns what failed:
 // an error at the place of each such timer, and nil for the others; a shorter list, or nil, means
 // that the rest is done. Of a call of many, the failed ones are retried after their backoff,
 // whatever the error is; a call for one is answered as by Handle.
@@ -29,7 +30,7 @@ func (r *Receiver) HandleMany(f func(ctx context.Context, list []*Delivery) []er
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		fresh := list[:0]
+		fresh, stale := list[:0], []failedTimer{}
 		for _, d := range list {
 			switch admitted, err := r.options.Fences.Admit(req.Context(), d.Topic, d.Timer, d.Fence); {
 			case err != nil:
@@ -37,6 +38,8 @@ func (r *Receiver) HandleMany(f func(ctx context.Context, list []*Delivery) []er
 				return
 			case admitted:
 				fresh = append(fresh, d)
+			default:
+				stale = append(stale, failedTimer{d.ID, staleText})
 			}
 		}
 		var failed []error
@@ -44,7 +47,7 @@ func (r *Receiver) HandleMany(f func(ctx context.Context, list []*Delivery) []er
 			failed = f(req.Context(), fresh)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answerOf(fresh, failed))
+		_ = json.NewEncoder(w).Encode(manyAnswer{failuresOf(fresh, failed, stale)})
 	})
 }
 
@@ -65,14 +68,14 @@ type failedTimer struct {
 	Error     string `json:"error"`
 }
 
-func answerOf(list []*Delivery, errs []error) manyAnswer {
-	answer := manyAnswer{Failed: []failedTimer{}}
+// failuresOf adds the deliveries that failed.
+func failuresOf(list []*Delivery, errs []error, failed []failedTimer) []failedTimer {
 	for i, d := range list {
 		if err := errorAt(errs, i); err != nil {
-			answer.Failed = append(answer.Failed, failedTimer{d.ID, err.Error()})
+			failed = append(failed, failedTimer{d.ID, err.Error()})
 		}
 	}
-	return answer
+	return failed
 }
 
 // readMany reads the timers of a call of many. The body is signed, and so is that there is no

@@ -208,7 +208,7 @@ export class Receiver {
     const header = reader(headers);
     if (!this.#unsigned && !this.#signed(header, body)) throw new Refusal(401, "the signature is not good");
     const delivery = new Delivery(header, body);
-    if (!(await this.#fences.admit(delivery.topic, delivery.timer, delivery.fence))) throw new Refusal(409, "a later attempt of this timer has been here");
+    if (!(await this.#fences.admit(delivery.topic, delivery.timer, delivery.fence))) throw new Refusal(409, staleText);
     return delivery;
   }
 
@@ -217,14 +217,21 @@ export class Receiver {
    * or the one of a call for one.
    */
   async receiveMany(headers: HeaderValues, body: Buffer): Promise<Delivery[]> {
+    return (await this.#receiveMany(headers, body)).fresh;
+  }
+
+  /** The timers of a call, and apart from them those whose lease is over. */
+  async #receiveMany(headers: HeaderValues, body: Buffer): Promise<{ fresh: Delivery[]; stale: Delivery[] }> {
     const header = reader(headers);
-    if (header("carillon-timer")) return [await this.receive(headers, body)];
+    if (header("carillon-timer")) return { fresh: [await this.receive(headers, body)], stale: [] };
     if (!this.#unsigned && !this.#signed(header, body)) throw new Refusal(401, "the signature is not good");
     const fresh: Delivery[] = [];
+    const stale: Delivery[] = [];
     for (const delivery of many(header, body)) {
-      if (await this.#fences.admit(delivery.topic, delivery.timer, delivery.fence)) fresh.push(delivery);
+      const admitted = await this.#fences.admit(delivery.topic, delivery.timer, delivery.fence);
+      (admitted ? fresh : stale).push(delivery);
     }
-    return fresh;
+    return { fresh, stale };
   }
 
   /**
@@ -276,10 +283,12 @@ export class Receiver {
 
   async #answerMany(headers: HeaderValues, body: Promise<Buffer>, handle: ManyHandler): Promise<Answer> {
     try {
-      const deliveries = await this.receiveMany(headers, await body);
-      const errors = (deliveries.length > 0 && (await handle(deliveries))) || [];
+      const { fresh, stale } = await this.#receiveMany(headers, await body);
+      const errors = (fresh.length > 0 && (await handle(fresh))) || [];
       if (reader(headers)("carillon-timer")) return errors[0] ? failure(errors[0]) : { status: 204, headers: {}, text: "" };
-      const failed = deliveries.flatMap(({ id }, i) => (errors[i] ? [{ webhook_id: id, error: errors[i].message }] : []));
+      // The call may be the copy of one that is still being handled: what is stale has failed.
+      const failed = stale.map(({ id }) => ({ webhook_id: id, error: staleText }));
+      failed.push(...fresh.flatMap(({ id }, i) => (errors[i] ? [{ webhook_id: id, error: errors[i].message }] : [])));
       return { status: 200, headers: { "Content-Type": "application/json" }, text: JSON.stringify({ failed }) };
     } catch (err) {
       return failure(err);
@@ -314,6 +323,8 @@ export class Receiver {
     });
   }
 }
+
+const staleText = "a later attempt of this timer has been here";
 
 /** The answer to a call that failed so. */
 function failure(err: unknown): Answer {

@@ -118,6 +118,7 @@ ManyHandler = Callable[[List[Delivery]], Optional[Sequence[Optional[Exception]]]
 failed: an exception at the place of each such timer, and None for the others; None, or a shorter
 list, means that the rest is done. An exception that it raises fails all."""
 
+_STALE = "a later attempt of this timer has been here"
 _MAX_SIGNATURES = 16  # of one header: bounds the work that it can ask for
 
 # Their values Carillon-Signature covers, in this order. One that is missing counts as empty.
@@ -157,18 +158,26 @@ class Receiver:
             raise Refusal(401, "the signature is not good")
         delivery = _read(lower, body)
         if not self._fences.admit(delivery.topic, delivery.timer, delivery.fence):
-            raise Refusal(409, "a later attempt of this timer has been here")
+            raise Refusal(409, _STALE)
         return delivery
 
     def receive_many(self, headers: Mapping[str, str], body: bytes) -> List[Delivery]:
         """receive for topics with batch: the timers of a call of many, without those whose lease
         is over, or the one of a call for one."""
+        return self._receive_many(headers, body)[0]
+
+    def _receive_many(self, headers: Mapping[str, str], body: bytes) -> Tuple[List[Delivery], List[Delivery]]:
+        """The timers of a call, and apart from them those whose lease is over."""
         lower = {name.lower(): value for name, value in headers.items()}
         if lower.get("carillon-timer"):
-            return [self.receive(headers, body)]
+            return [self.receive(headers, body)], []
         if not self._unsigned and not self._signed(lower, body):
             raise Refusal(401, "the signature is not good")
-        return [d for d in _read_many(lower, body) if self._fences.admit(d.topic, d.timer, d.fence)]
+        fresh: List[Delivery] = []
+        stale: List[Delivery] = []
+        for d in _read_many(lower, body):
+            (fresh if self._fences.admit(d.topic, d.timer, d.fence) else stale).append(d)
+        return fresh, stale
 
     def answer(self, headers: Mapping[str, str], body: bytes, handle: Handler) -> Tuple[int, Dict[str, str], bytes]:
         """Receives and handles a call, for any framework: the status, headers and body of the
@@ -181,14 +190,16 @@ class Receiver:
             return _failure(err)
 
     def answer_many(self, headers: Mapping[str, str], body: bytes, handle: ManyHandler) -> Tuple[int, Dict[str, str], bytes]:
-        """answer for topics with batch."""
+        """answer for topics with batch. Timers whose lease is over are answered as failed: the
+        call may be the copy of one that is still being handled."""
         try:
             self._bound(body)
-            deliveries = self.receive_many(headers, body)
+            deliveries, stale = self._receive_many(headers, body)
             errors = list((handle(deliveries) if deliveries else None) or [])
             if any(name.lower() == "carillon-timer" and value for name, value in headers.items()):
                 return _failure(errors[0]) if errors and errors[0] else (204, {}, b"")
-            failed = [{"webhook_id": d.id, "error": _text(err)} for d, err in zip(deliveries, errors) if err]
+            failed = [{"webhook_id": d.id, "error": _STALE} for d in stale]
+            failed += [{"webhook_id": d.id, "error": _text(err)} for d, err in zip(deliveries, errors) if err]
             return 200, {"Content-Type": "application/json"}, json.dumps({"failed": failed}).encode()
         except Exception as err:  # whatever a handler raises is its failure
             return _failure(err)
