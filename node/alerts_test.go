@@ -49,6 +49,12 @@ func TestAlerts(t *testing.T) {
 	n.must(201, "POST", "/v1/topics/orders/timers", fmt.Sprintf(`{"id":"a","delay":"0s","callback":{"url":%q}}`, rec.URL))
 	n.eventually("orders", "a", "done")
 	exported := "\n" + n.must(200, "GET", "/metrics", "")
+	// CarillonShardWithoutLeader counts on it.
+	for _, line := range []string{"\ncarillon_raft_leaders 5\n", "\ncarillon_shards 4\n"} {
+		if !strings.Contains(exported, line) {
+			t.Errorf("a node alone does not export %q", line)
+		}
+	}
 	seen := map[string]bool{}
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {

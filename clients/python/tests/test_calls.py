@@ -8,8 +8,9 @@ import socket
 import threading
 import time
 import unittest
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from datetime import datetime, timedelta, timezone
+from io import StringIO
 from typing import Any, Iterator, List, Tuple
 
 from carillon import Client, Problem, Unanswered, shard_of
@@ -243,6 +244,27 @@ class Calls(unittest.TestCase):
             working.join(10)
             self.assertFalse(working.is_alive(), "it waits for a handler that has ended")
             self.assertEqual([seen[1] for seen in node.seen], ["/v1/topics/o/pull", "/v1/nack"])
+
+    def test_a_workers_leases_are_held_on_to_after_an_on_error_that_fails(self) -> None:
+        stop, extended = threading.Event(), threading.Event()
+        lease = {"id": "a", "receipt": "r", "status": 200}
+
+        def handle(_: Any, lost: threading.Event) -> None:
+            until = time.monotonic() + 10
+            while len(node.seen) < 3 and time.monotonic() < until:
+                time.sleep(0.01)
+            if len(node.seen) >= 3:
+                extended.set()
+            stop.set()
+
+        def fails(err: BaseException) -> None:
+            raise RuntimeError("no place for it")
+
+        with using([{"body": {"timers": [lease], "results": [lease]}}, problem(404, "not_found"), {"body": {"results": [lease]}}]) as (client, node):
+            with redirect_stderr(StringIO()) as printed:
+                client.work("o", handle, lease=1, wait=0, stop=stop, on_error=fails)
+        self.assertIn("no place for it", printed.getvalue())
+        self.assertTrue(extended.is_set(), [seen[1] for seen in node.seen])
 
     def test_calls_go_to_the_leader_that_an_answer_has_named(self) -> None:
         with using([TIMER], [TIMER], [TIMER]) as (_, first, leader, stranger):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 from .calls import Cancel
@@ -137,7 +138,10 @@ class Worker:
             try:
                 results = self._client.extend(receipts, self._lease, timeout=every)
             except Error as err:
-                self._on_error(err)
+                try:
+                    self._on_error(err)
+                except Exception:  # the other leases are held on to
+                    traceback.print_exc()
             for result in results:
                 hold = held[result["receipt"]]
                 if result["status"] == 200:
