@@ -8,22 +8,10 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"strings"
 
 	"carillon/cmd/carillon/terminal"
-	"carillon/node"
-)
-
-// Exit codes.
-const (
-	exitOK      = 0
-	exitFailure = 1 // the command was understood and failed
-	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
-	// Serve: the storage failed, or its contents must not be used, as those of a node that was
-	// removed; no restart repairs that.
-	exitDown = 3
 )
 
 func main() {
@@ -42,20 +30,13 @@ func run(args []string, term *terminal.Terminal) int {
 	if err == nil {
 		err = command.run(term)
 	}
-	if err == nil {
-		return exitOK
+	code, quiet := exitCode(err)
+	if quiet {
+		return code
 	}
-	if quiet, ok := errors.AsType[terminal.QuietExit](err); ok {
-		return int(quiet)
-	}
-	code := exitFailure
 	text := oneLine(err)
-	if _, ok := errors.AsType[terminal.UsageError](err); ok {
-		code = exitUsage
+	if code == exitUsage {
 		text += " (see: " + command.help + ")"
-	}
-	if errors.Is(err, node.ErrStayDown) || errors.Is(err, node.ErrRemoved) {
-		code = exitDown
 	}
 	terminal.WriteWithin(flushTime, term.Err, "carillon: "+terminal.Printable(text)+"\n")
 	return code

@@ -153,7 +153,7 @@ export class Calls {
     try {
       const { response, passOver } = await this.#send(r, limit.signal);
       const text = await readText(r, response, passOver);
-      return text === "" ? undefined : JSON.parse(text);
+      return text === "" ? undefined : parse(r, text);
     } catch (err) {
       throw limit.reason(r) ?? err;
     }
@@ -260,6 +260,15 @@ async function readText(r: Request, response: Response, passOver: () => void): P
   }
 }
 
+/** A 2xx that is no JSON came from something between us and the node. */
+function parse(r: Request, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (err) {
+    throw new Unanswered(`carillon: ${r.method} ${r.path}: the answer cannot be read: ${(err as Error).message}`, { cause: err });
+  }
+}
+
 /** fetch puts the reason into the cause of its error. */
 function reasonOf(err: unknown): string {
   const cause = (err as Error).cause;
@@ -267,7 +276,8 @@ function reasonOf(err: unknown): string {
 }
 
 function worthRepeating(err: unknown): boolean {
-  return err instanceof Unanswered || (err instanceof Problem && (err.status === 429 || err.status === 503));
+  if (err instanceof Unanswered) return !(err.cause instanceof SyntaxError); // who answered so does it again
+  return err instanceof Problem && (err.status === 429 || err.status === 503);
 }
 
 /** The call has changed nothing. */

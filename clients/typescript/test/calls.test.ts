@@ -71,6 +71,13 @@ test("calls that are safe to repeat are repeated, and no others", async () => {
   });
 });
 
+test("an answer that is no JSON, as of a proxy's page, is none", async () => {
+  await using([[{ body: "<html>" }]], {}, async (client, node) => {
+    await assert.rejects(client.get("o", "a"), (err) => err instanceof Unanswered && err.message.includes("GET /v1/topics/o/timers/a: the answer cannot be read"));
+    assert.equal(node.seen.length, 1);
+  });
+});
+
 test("an add that its topic may merge is not repeated", async () => {
   const add = (c: Client) => c.add("o", { id: "a", at });
   const cut: Reply = { cut: true };
