@@ -10,11 +10,11 @@ import (
 )
 
 // HandleMany is Handle for topics with Policy.Batch. f gets the timers of a call, or the one of a
-// call for one, which a retry is; those whose lease is over are left out, and answered as failed:
-// the call may be the copy of one that is still being handled. It returns what failed:
-// an error at the place of each such timer, and nil for the others; a shorter list, or nil, means
-// that the rest is done. Of a call of many, the failed ones are retried after their backoff,
-// whatever the error is; a call for one is answered as by Handle.
+// call for one, which a retry is. Those whose lease is over are left out, and answered as failed:
+// the call may be the copy of one that is still being handled. f returns what failed: an error at
+// the place of each such timer, and nil for the others; a shorter list, or nil, means that the rest
+// is done. Of a call of many, the failed ones are retried after their backoff, whatever the error
+// is; a call for one is answered as by Handle.
 func (r *Receiver) HandleMany(f func(ctx context.Context, list []*Delivery) []error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Carillon-Timer") != "" {
@@ -68,7 +68,7 @@ type failedTimer struct {
 	Error     string `json:"error"`
 }
 
-// failuresOf adds the deliveries that failed.
+// failuresOf adds those of a list that failed to the failed ones.
 func failuresOf(list []*Delivery, errs []error, failed []failedTimer) []failedTimer {
 	for i, d := range list {
 		if err := errorAt(errs, i); err != nil {

@@ -236,8 +236,8 @@ func forgedReceipt(receipt string) string {
 	return receipt[:9] + string(letter) + receipt[10:]
 }
 
-// TestLeasesThatWereHeld: what is certain is kept after an error, and the error says the most open of
-// all.
+// TestLeasesThatWereHeld: what is certain is kept after an error, and the error says the most
+// open of all.
 func TestLeasesThatWereHeld(t *testing.T) {
 	done, over := timer.Result{Code: timer.OK}, timer.Result{Code: timer.OverFired}
 	ops := []timer.Op{{Err: timer.ErrNoLeader}, {Result: done}, {Err: timer.ErrUnknown}, {Result: over}, {Err: timer.ErrNoLeader}, {Result: done}}
