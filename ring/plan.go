@@ -143,24 +143,6 @@ func newPlanner(v View, f Observations, rings *Rings) *planner {
 // alive: heard of lately, and one of us.
 func (p *planner) alive(node uint64) bool { return p.nodes[node] != nil && p.facts.Nodes[node].Alive }
 
-// downFor reports whether a node has been down for at least ms, or was removed.
-func (p *planner) downFor(node uint64, ms int64) bool {
-	if p.nodes[node] == nil {
-		return true
-	}
-	facts := p.facts.Nodes[node]
-	return !facts.Alive && facts.DownForMs >= ms
-}
-
-// lost: to be replaced.
-func (p *planner) lost(node uint64) bool { return p.downFor(node, p.facts.ReplaceAfterMs) }
-
-// removed: not one of us any more.
-func (p *planner) removed(node uint64) bool { return p.nodes[node] == nil }
-
-// going: drained, or on the way to it.
-func (p *planner) going(node uint64) bool { return p.nodes[node] != nil && !p.nodes[node].holds() }
-
 // majority reports whether a group can change its membership: most of its voters are alive. In a
 // row that is not settled these are the voters it had before, if the row still has them. A
 // destination that has died must not count against the group, be it the present one or an earlier
@@ -235,4 +217,60 @@ func (p *planner) movable(weight func(i int) int) []int {
 	}
 	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(weights[a], weights[b]) })
 	return rows
+}
+
+// stable: the later steps can wait until no node that counts is down, every row that can has its
+// replicas and no more, and no node has joined just now: others may follow, and replicas would move
+// twice.
+func (p *planner) stable() bool {
+	p.moves.Joining = slices.ContainsFunc(p.view.Nodes, func(n Node) bool {
+		ago := p.facts.NowMs - n.JoinedMs
+		return n.JoinedMs > 0 && ago >= 0 && ago < joinedMs
+	})
+	if p.moves.Joining {
+		return false
+	}
+	if slices.ContainsFunc(p.layout.loads, func(s nodeLoad) bool { return s.closed }) {
+		return false
+	}
+	for i := range p.layout.rows {
+		row := &p.layout.rows[i]
+		if !row.stuck && (len(row.nodes) < p.layout.want || len(row.nodes) > p.view.Replicas || slices.ContainsFunc(row.nodes, p.going)) {
+			return false
+		}
+	}
+	return true
+}
+
+// balance spreads rows evenly over the zones, then evens out how many replicas nodes have.
+func (p *planner) balance() {
+	p.refused = false
+	p.layout.room = func(i int, to uint64) bool { return p.fits(i, to, Balances) }
+	for _, next := range []func() (change, bool){p.layout.balanceZones, p.layout.balanceReplicas} {
+		for c, ok := next(); ok; c, ok = next() {
+			p.layout.swap(c)
+			p.begin(c.row, c.to, Balances)
+		}
+	}
+	if p.refused {
+		p.moves.Waiting[Balances] = p.layout.uneven()
+	}
+}
+
+// order evens out the preferred leaders, once nothing moves.
+func (p *planner) order() {
+	if slices.ContainsFunc(p.layout.rows, func(r shardAssignment) bool { return r.pinned && !r.stuck }) {
+		return
+	}
+	for n := 0; n < maxOrders; {
+		chain := p.layout.balanceLeaders()
+		if len(chain) == 0 {
+			return
+		}
+		for _, c := range chain {
+			p.layout.first(c.row, c.to)
+			p.place(c.row, false)
+			n++
+		}
+	}
 }

@@ -372,6 +372,41 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return longest
 		}},
+		// Beside them other topics become due, each with limits of its own.
+		growth.Dimension{Name: "calls that run", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, nil)
+			h.hostHarness.calls.auto = 0
+			longest := h.called(n)
+			for i := range 100 {
+				h.topic(timer.TopicID(i+2), func(t *timer.Topic) { t.Policy.Serial, t.Policy.Concurrency = true, 1 })
+			}
+			h.topicsChanged()
+			h.due = h.clock.wallMs + herdDelay.Milliseconds()
+			h.many(100, func(i int) timer.Command {
+				return timer.Command{Kind: timer.Add, Topic: timer.TopicID(i + 2), ID: "x", Spec: &timer.Spec{DueMs: h.due}}
+			})
+			return max(longest, h.touches(), h.called(n+100))
+		}},
+		growth.Dimension{Name: "leases of consumers", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull = true }, nil)
+			h.comesDue()
+			var leases []timer.PulledTimer
+			for range n / 1000 {
+				h.host.SubmitPull(1, 1, 1000, 0, func(taken []timer.PulledTimer, err error) { leases = append(leases, taken...) })
+				h.runIdle()
+			}
+			if len(leases) != n {
+				t.Fatalf("%d leases, want %d", len(leases), n)
+			}
+			var longest time.Duration
+			for i, v := range append(leases, leases[:n/4]...) {
+				h.mustSubmit(timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, LeaseMs: int64(60_000 + i)}})
+				if i%1000 == 999 {
+					longest = max(longest, h.longest())
+				}
+			}
+			return longest
+		}},
 		growth.Dimension{Name: "operations at once", N: 2_400, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {

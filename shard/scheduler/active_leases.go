@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -51,18 +52,25 @@ type activeLease struct {
 	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
 	id       string           // of the timer, once the call began or is reported: the table may go
 	call     *batchCall       // which it shares with other timers, until that starts; else nil
+
+	spot   order.Spot[*activeLease] // in its topic's leases, while it is in activeLeases.byTimer
+	unseen bool                     // it counts in unseenLeases
 }
 
 // activeLeases are this process's leases for calls, until it has seen their end.
+//
+// Cost: O(1) for each change of a lease, O(log n) in those that are held; a change of a topic costs
+// O(leases of the topic).
 type activeLeases struct {
-	byTimer map[timer.Handle]*activeLease
+	byTimer map[timer.Handle]*activeLease // see keep and forget
+	unseen  unseenLeases
 	held    heap[*activeLease]
 	calls   []*batchCall                // whose leases are applied, in order
 	blocked []*activeLease              // leases that client changes wait for
 	moved   map[*activeLease]*Scheduler // to which those of running calls have left
 	// starting is what Dispatcher.Start is given, here so that a call does not allocate it.
 	starting Delivery
-	pipeline
+	pipeline pipeline
 
 	*leader
 	consumers *consumerLeases
@@ -86,6 +94,45 @@ func newActiveLeases(s *Scheduler) activeLeases {
 	}
 }
 
+// keep records a lease; forget drops it.
+func (al *activeLeases) keep(f *activeLease) {
+	al.byTimer[f.handle] = f
+	f.queue.queue.leases.Push(&f.spot)
+	al.unseen.count(f)
+}
+
+func (al *activeLeases) forget(f *activeLease) {
+	delete(al.byTimer, f.handle)
+	f.spot.Leave()
+	al.unseen.count(f)
+}
+
+// unseenLeases counts the leases of activeLeases that clients do not see, in each topic and in all
+// but the canary's.
+type unseenLeases struct{ all int }
+
+// enter records the progress of a lease.
+func (u *unseenLeases) enter(f *activeLease, p phase) {
+	f.phase = p
+	u.count(f)
+}
+
+// count brings the counts up to date after a change of a lease.
+func (u *unseenLeases) count(f *activeLease) {
+	unseen := f.spot.In() && f.hidden()
+	if unseen == f.unseen {
+		return
+	}
+	by := 1
+	if f.unseen = unseen; !unseen {
+		by = -1
+	}
+	f.queue.queue.unseen += by
+	if f.queue.queue.id != table.CanaryTopic {
+		u.all += by
+	}
+}
+
 // begin starts a leadership: calls of the last one may still run, but no lease waits to start.
 func (al *activeLeases) begin() { al.held, al.calls = heap[*activeLease]{}, nil }
 
@@ -102,7 +149,7 @@ func (al *activeLeases) judgeReported() {
 // end stops a leadership: what has not started never will, and all leases are reported to the next
 // leader. Calls that run are reported when they end.
 func (al *activeLeases) end() {
-	al.blocked, al.proposed = nil, 0
+	al.blocked, al.pipeline.proposed = nil, 0
 	for _, h := range al.handles() {
 		f := al.byTimer[h]
 		al.env.Refuse(f.waiting)
@@ -172,7 +219,7 @@ func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 		al.provenAt = max(al.provenAt, f.provenAt)
 	}
 	al.leaves(f)
-	al.committed(al.now.Mono-f.askedAt, al.now.Mono)
+	al.pipeline.committed(al.now.Mono-f.askedAt, al.now.Mono)
 	al.due.learn(al.now.Mono-f.askedAt, al.now.Mono)
 	if r.Code != timer.OK { // the timer changed before the lease was applied
 		f.permit.Cancel()
@@ -187,7 +234,7 @@ func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 		al.releaseOps(f)
 		return
 	}
-	if f.phase = held; f.call == nil {
+	if al.unseen.enter(f, held); f.call == nil {
 		al.held.push(f)
 	}
 }
@@ -197,16 +244,16 @@ func (al *activeLeases) leaves(f *activeLease) {
 	if f.phase != proposed { // of an earlier leadership
 		return
 	}
-	if al.full() {
+	if al.pipeline.full() {
 		al.env.WakeNext()
 	}
-	al.proposed--
+	al.pipeline.proposed--
 }
 
 // revoke returns a lease whose call has not started.
 func (al *activeLeases) revoke(f *activeLease) {
 	f.permit.Cancel()
-	f.phase = returned
+	al.unseen.enter(f, returned)
 	al.out.release(f)
 }
 
@@ -260,7 +307,8 @@ func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
 		return
 	}
 	endBy(a, al.now.WallMs, f.phase == started)
-	f.phase, f.attempt = ended, *a
+	al.unseen.enter(f, ended)
+	f.attempt = *a
 	d := al.table.Due(f.handle)
 	if !al.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !al.granted(f, &d) {
 		al.over(f)
@@ -286,9 +334,9 @@ func (al *activeLeases) granted(f *activeLease, d *table.Due) bool {
 
 // over ends an active lease: its outcome was applied, or the lease itself never was.
 func (al *activeLeases) over(f *activeLease) {
-	f.phase = ended
+	al.unseen.enter(f, ended)
 	if al.byTimer[f.handle] == f {
-		delete(al.byTimer, f.handle)
+		al.forget(f)
 		al.topics.landed(f.queue)
 		al.keys.freed(f)
 	}
@@ -360,15 +408,19 @@ func (al *activeLeases) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChan
 // release returns a lease whose call has not started, in the entry being built.
 func (al *activeLeases) release(b *table.Batch, f *activeLease) {
 	f.permit.Cancel()
-	f.phase = returned
+	al.unseen.enter(f, returned)
 	b.Outcome(&table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release})
 	al.env.Proposed(Item{outcomeProposed, f})
 }
 
 // releaseHeld returns a topic's held leases, which clients do not see.
 func (al *activeLeases) releaseHeld(b *table.Batch, topic timer.TopicID) {
-	for _, h := range al.handles() {
-		if f := al.byTimer[h]; f.phase == held && al.table.Live(h, f.seq) && al.table.Due(h).Topic == topic {
+	q := al.topics.byID[topic]
+	if q == nil {
+		return
+	}
+	for f := range q.activeLeases() {
+		if f.phase == held && al.table.Live(f.handle, f.seq) {
 			al.release(b, f)
 		}
 	}

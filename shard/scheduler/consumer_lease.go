@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -15,15 +16,29 @@ const LeaseExpired = "the lease ran out before an ack or a nack"
 
 // consumerLease is a consumer's lease as this leader counts it.
 type consumerLease struct {
-	seq   uint64
-	fence uint64
-	end   time.Duration // monotonic
+	handle timer.Handle
+	seq    uint64
+	fence  uint64
+	end    time.Duration // monotonic
+	place  int           // in consumerLeases.ends
 }
 
-// consumerLeases are the leases that end by an ack or a nack, or expire.
+// Before orders leases by their ends.
+func (l *consumerLease) Before(o *consumerLease) bool {
+	if l.end != o.end {
+		return l.end < o.end
+	}
+	return l.fence < o.fence
+}
+
+// Place implements order.Ranked.
+func (l *consumerLease) Place() *int { return &l.place }
+
+// consumerLeases are the leases that end by an ack or a nack, or expire. Cost: O(log n) in them for
+// each that begins, is extended or ends.
 type consumerLeases struct {
-	byTimer map[timer.Handle]consumerLease // applied leases
-	ends    heap[leaseEnd]
+	byTimer map[timer.Handle]*consumerLease // applied leases
+	ends    order.Heap[*consumerLease]      // the same
 	acked   acked
 
 	*leader
@@ -37,39 +52,31 @@ type consumerLeases struct {
 
 func newConsumerLeases(s *Scheduler, last acked) consumerLeases {
 	return consumerLeases{
-		byTimer: map[timer.Handle]consumerLease{}, acked: last, leader: &s.leader,
+		byTimer: map[timer.Handle]*consumerLease{}, acked: last, leader: &s.leader,
 		leases: &s.Leases, limits: &s.limits, out: &s.Outcomes, pulls: &s.Pulls, series: &s.series, topics: &s.topics,
 	}
-}
-
-// leaseEnd is when a lease expires. It is stale once consumerLeases.byTimer has another end.
-type leaseEnd struct {
-	end    time.Duration
-	fence  uint64
-	handle timer.Handle
-}
-
-func (e leaseEnd) before(o leaseEnd) bool {
-	if e.end != o.end {
-		return e.end < o.end
-	}
-	return e.fence < o.fence
 }
 
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // hold counts a lease until end, which replaces an earlier end.
 func (cl *consumerLeases) hold(h timer.Handle, d *table.Due, end time.Duration) {
-	if cl.byTimer[h] == (consumerLease{d.Seq, d.Fence, end}) {
+	v := cl.byTimer[h]
+	if v == nil {
+		v = &consumerLease{handle: h, seq: d.Seq, fence: d.Fence, end: end}
+		cl.byTimer[h] = v
+		cl.ends.Push(v)
 		return
 	}
-	cl.byTimer[h] = consumerLease{d.Seq, d.Fence, end}
-	cl.ends.push(leaseEnd{end, d.Fence, h})
-	if cl.ends.len() > 2*len(cl.byTimer)+512 { // most are stale
-		cl.ends.filter(func(e leaseEnd) bool {
-			v, ok := cl.byTimer[e.handle]
-			return ok && v.fence == e.fence && v.end == e.end
-		})
+	v.seq, v.fence, v.end = d.Seq, d.Fence, end
+	cl.ends.Fix(v)
+}
+
+// drop stops counting a lease.
+func (cl *consumerLeases) drop(h timer.Handle) {
+	if v := cl.byTimer[h]; v != nil {
+		delete(cl.byTimer, h)
+		cl.ends.Remove(v)
 	}
 }
 
@@ -85,7 +92,7 @@ func (al *activeLeases) handOn(f *activeLease) {
 // holdsUntil returns the monotonic end of a lease. One that this leader did not see begin counts in
 // full from the takeover.
 func (cl *consumerLeases) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
-	if v, ok := cl.byTimer[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
+	if v := cl.byTimer[h]; v != nil && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
 	}
 	return cl.since + msOf(d.LeaseMs)
@@ -106,7 +113,7 @@ func (cl *consumerLeases) applied(h timer.Handle) {
 		}
 		return
 	}
-	delete(cl.byTimer, h)
+	cl.drop(h)
 	if q != nil && q.fullUntil > 0 {
 		q.fullUntil = 0
 		cl.pulls.markReady(q)
@@ -117,21 +124,18 @@ func (cl *consumerLeases) applied(h timer.Handle) {
 // expire expires consumers' leases, at most LeaseBudget a turn.
 func (cl *consumerLeases) expire() {
 	mono := cl.now.Mono
-	for n := 0; cl.ends.len() > 0 && cl.ends.top().end <= mono; n++ {
+	for n := 0; cl.ends.Len() > 0 && cl.ends.First().end <= mono; n++ {
 		if n == LeaseBudget {
 			cl.env.WakeNext()
 			return
 		}
-		e := cl.ends.pop()
-		if v, ok := cl.byTimer[e.handle]; !ok || v.fence != e.fence || v.end != e.end {
+		v := cl.ends.First()
+		d := cl.table.Due(v.handle)
+		if d.State != timer.Leased || d.Fence != v.fence || d.Holder == table.ByCall {
+			cl.drop(v.handle)
 			continue
 		}
-		d := cl.table.Due(e.handle)
-		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == table.ByCall {
-			delete(cl.byTimer, e.handle)
-			continue
-		}
-		cl.expireOne(e.handle, &d)
+		cl.expireOne(v.handle, &d)
 	}
 }
 
@@ -142,7 +146,7 @@ func (cl *consumerLeases) expireOne(h timer.Handle, d *table.Due) {
 		cl.hold(h, d, cl.now.Mono+unknownWait)
 		return
 	}
-	delete(cl.byTimer, h)
+	cl.drop(h)
 	now := cl.now.WallMs
 	out := cl.out.judge(h, d, &delivery.Outcome{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, cl.random.Float64())
 	if out.Kind == table.RetryLater && d.Holder == table.ByPuller {
@@ -154,10 +158,10 @@ func (cl *consumerLeases) expireOne(h timer.Handle, d *table.Due) {
 
 // endWakeMs returns when the first consumer's lease expires, in wall-clock ms.
 func (cl *consumerLeases) endWakeMs() int64 {
-	if cl.ends.len() == 0 {
+	if cl.ends.Len() == 0 {
 		return 1<<63 - 1
 	}
-	return cl.now.WallMs + (cl.ends.top().end - cl.now.Mono + time.Millisecond - 1).Milliseconds()
+	return cl.now.WallMs + (cl.ends.First().end - cl.now.Mono + time.Millisecond - 1).Milliseconds()
 }
 
 // Updated handles an applied lease update.

@@ -16,6 +16,7 @@ import (
 // that depend on the receiver count as one.
 func (r *replica) counts(doing string, roughly bool) {
 	r.t.Helper()
+	r.leasesOfTopics(doing)
 	var want, got timer.Waiting
 	var ready, oldest int64
 	for h := timer.Handle(1); h <= r.table.LastHandle(); h++ {
@@ -60,6 +61,32 @@ func (r *replica) counts(doing string, roughly bool) {
 			}
 		}
 		r.t.Fatalf("%s: %d ready, want %d;%s", doing, sums[0].Ready, ready, text)
+	}
+}
+
+// leasesOfTopics checks that each topic has its leases, and how many of them clients do not see.
+func (r *replica) leasesOfTopics(doing string) {
+	r.t.Helper()
+	all, unseen := map[*topicQueue]int{}, map[*topicQueue]int{}
+	for _, f := range r.Leases.byTimer {
+		all[f.queue.queue]++
+		if f.hidden() {
+			unseen[f.queue.queue]++
+		}
+	}
+	sum := 0
+	for q, n := range all {
+		if sum += unseen[q]; q.leases.Len() != n || q.unseen != unseen[q] {
+			r.t.Fatalf("%s: topic %d has %d leases, want %d; %d are not seen, want %d", doing, q.id, q.leases.Len(), n, q.unseen, unseen[q])
+		}
+	}
+	for _, q := range r.Scheduler.topics.list {
+		if all[q] == 0 && q.leases.Len()+q.unseen != 0 {
+			r.t.Fatalf("%s: topic %d has %d leases, %d not seen, want none", doing, q.id, q.leases.Len(), q.unseen)
+		}
+	}
+	if r.Leases.unseen.all != sum {
+		r.t.Fatalf("%s: %d leases are not seen, want %d", doing, r.Leases.unseen.all, sum)
 	}
 }
 

@@ -291,8 +291,8 @@ func TestDroppedEntry(t *testing.T) {
 	r.Run()
 	r.entry()
 	r.dropping = false
-	if r.state(a, timer.Scheduled); r.permits != 0 || r.Leases.proposed != 0 {
-		t.Errorf("%d permits, %d leases are kept", r.permits, r.Leases.proposed)
+	if r.state(a, timer.Scheduled); r.permits != 0 || r.Leases.pipeline.proposed != 0 {
+		t.Errorf("%d permits, %d leases are kept", r.permits, r.Leases.pipeline.proposed)
 	}
 	r.turn()
 	r.want("a")

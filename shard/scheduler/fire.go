@@ -83,7 +83,8 @@ func (al *activeLeases) mayCall(f *activeLease) bool {
 
 // begun records that the call of a lease begins, and returns what is to be delivered.
 func (al *activeLeases) begun(f *activeLease) table.Job {
-	f.phase, f.called, f.firedMs, f.call = started, true, al.now.WallMs, nil
+	al.unseen.enter(f, started)
+	f.called, f.firedMs, f.call = true, al.now.WallMs, nil
 	al.series.overlap(f.handle, f.seq, f.fence)
 	job := al.table.Job(f.handle)
 	f.id = job.ID

@@ -44,7 +44,8 @@ const reportEvery = 200 * time.Millisecond
 
 // begin starts to report how a call ended.
 func (lr *leaseReports) begin(f *activeLease, a delivery.Outcome) {
-	f.phase, f.attempt = reporting, a
+	lr.leases.unseen.enter(f, reporting)
+	f.attempt = a
 	lr.limits.uncount(f)
 	f.askedAt = lr.now.Mono
 	lr.env.SendReport(lr.reportOf(f))
@@ -183,7 +184,7 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 		if next == nil {
 			continue
 		}
-		delete(s.Leases.byTimer, h)
+		s.Leases.forget(f)
 		s.Leases.releaseOps(f)
 		switch f.phase {
 		case proposed, held:
@@ -227,7 +228,7 @@ func (s *Scheduler) take(d *departure) {
 			s.limits.uncount(f)
 			continue
 		}
-		s.Leases.byTimer[f.handle] = f
+		s.Leases.keep(f)
 		switch {
 		case f.phase != reporting: // its call runs
 		case s.active:

@@ -238,12 +238,10 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 	if want.most > 0 {
 		kq.findBlockers()
 	}
-	for _, h := range kq.leases.handles() { // the walk may pass before their leases are applied
-		if f := kq.leases.byTimer[h]; f.queue.queue == q {
-			f.key = kq.key(q, h)
-			f.key.leased++
-			f.key.active = f
-		}
+	for f := range q.activeLeases() { // the walk may pass before their leases are applied
+		f.key = kq.key(q, f.handle)
+		f.key.leased++
+		f.key.active = f
 	}
 }
 

@@ -34,14 +34,14 @@ func newProposer(s *Scheduler) proposer {
 // their first timers. It ends with the budget, or with the time of the turn, or when the pipeline
 // is full; a refusal costs as much as a lease.
 func (p *proposer) propose(b *table.Batch) {
-	for n, over := 0, false; n < LeaseBudget && (!over || p.due.least && n < leastLeases) && !p.leases.full(); n++ {
+	for n, over := 0, false; n < LeaseBudget && (!over || p.due.least && n < leastLeases) && !p.leases.pipeline.full(); n++ {
 		q := p.topics.turns.next()
 		if q == nil {
 			return
 		}
-		before := p.leases.proposed
+		before := p.leases.pipeline.proposed
 		keeps := p.leaseOne(b, q)
-		took := max(p.leases.proposed-before, 1) // more in a call of many
+		took := max(p.leases.pipeline.proposed-before, 1) // more in a call of many
 		p.topics.turns.took(q, took)
 		n += took - 1
 		over = p.env.Spent(leaseSteps * took)
@@ -55,7 +55,7 @@ func (p *proposer) propose(b *table.Batch) {
 			p.topics.returnSpares(q)
 		}
 	}
-	if p.topics.turns.line.Len() > 0 && !p.leases.full() { // else leased wakes it
+	if p.topics.turns.line.Len() > 0 && !p.leases.pipeline.full() { // else leased wakes it
 		p.env.WakeNext()
 	}
 }
@@ -213,20 +213,20 @@ func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit de
 	if old := al.byTimer[e.handle]; old != nil {
 		// The old call still runs, but its lease is over: its topic was dropped by force, or
 		// another node led meanwhile.
-		delete(al.byTimer, e.handle)
+		al.forget(old)
 		al.topics.landed(old.queue)
 		al.keys.freed(old)
 		al.limits.uncount(old)
 		al.releaseOps(old)
 	}
-	f.limits = al.limits.of(n.queue, e.handle)
-	al.byTimer[e.handle] = f
+	f.spot.Of, f.limits = f, al.limits.of(n.queue, e.handle)
+	al.keep(f)
 	al.table.WaitIn(e.handle, nil, 0)
 	if n.queue.keys != nil {
 		al.keys.take(f)
 	}
 	n.flying++
-	al.proposed++
+	al.pipeline.proposed++
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
 	al.env.Proposed(Item{leaseProposed, f})
 	return f

@@ -74,18 +74,13 @@ func (v *view) Totals() timer.Counts {
 	c.Scheduled -= canary.Scheduled
 	c.Leased -= canary.Leased
 	c.Done -= canary.Done
-	for _, f := range v.leases.byTimer {
-		if f.hidden() && f.queue.queue.id != table.CanaryTopic {
-			c.Leased--
-			c.Scheduled++
-		}
-	}
+	c.Leased -= int64(v.leases.unseen.all)
+	c.Scheduled += int64(v.leases.unseen.all)
 	return c
 }
 
 // Count adds this shard's share to the sums of some topics.
 func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
-	queues := map[*topicQueue]*timer.Counts{}
 	for i, topic := range topics {
 		c, sum := v.table.Counts(topic), &sums[i]
 		if c == (timer.Counts{}) {
@@ -110,20 +105,12 @@ func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 		if q == nil || !v.active {
 			continue
 		}
-		queues[q] = sum
+		sum.Leased -= int64(q.unseen)
+		sum.Scheduled += int64(q.unseen)
 		ready, oldest := q.dueOrder.Overdue(v.now.WallMs)
 		sum.Ready += ready
 		sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
 		v.countWaiting(q, &sum.Waiting)
-	}
-	if len(queues) == 0 {
-		return
-	}
-	for _, f := range v.leases.byTimer {
-		if sum := queues[f.queue.queue]; sum != nil && f.hidden() {
-			sum.Leased--
-			sum.Scheduled++
-		}
 	}
 }
 
@@ -213,7 +200,7 @@ type Inspection struct {
 	Later      int // timers beyond the look-ahead
 	Compacting int // queues that compact has not finished
 
-	ConsumerLeases, ConsumerEnds int // consumers' leases; their ends, stale ones included
+	ConsumerLeases int
 
 	KeyRefs           int // timers that are head of their key, or lease it
 	GoneRefs, OldRefs int // … of timers that are gone; … of key queues that were dropped
@@ -257,8 +244,8 @@ func (l *Limits) Inspect() map[timer.TopicID]InspectedLimit {
 // Inspect counts the scheduler's state. Like its other methods it runs on the replica's worker.
 func (v *view) Inspect() *Inspection {
 	i := &Inspection{
-		Leading: v.active, Held: v.leases.held.len(), Proposed: v.leases.proposed, Later: v.due.later.len(), Compacting: len(v.compaction.queues),
-		ConsumerLeases: len(v.consumers.byTimer), ConsumerEnds: v.consumers.ends.len(), KeyRefs: len(v.keys.refs),
+		Leading: v.active, Held: v.leases.held.len(), Proposed: v.leases.pipeline.proposed, Later: v.due.later.len(), Compacting: len(v.compaction.queues),
+		ConsumerLeases: len(v.consumers.byTimer), KeyRefs: len(v.keys.refs),
 		Leases: map[timer.Handle]InspectedLease{}, Topics: map[timer.TopicID]InspectedTopic{},
 	}
 	for h, f := range v.leases.byTimer {

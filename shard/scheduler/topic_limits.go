@@ -93,9 +93,9 @@ func (tl *topicLimits) set(q *topicQueue) {
 		return
 	}
 	tl.queues.Push(&q.limited)
-	for h, f := range tl.leases.byTimer {
-		if f.queue.queue == q && f.phase != reporting {
-			f.limits.lend(tl.of(q, h))
+	for f := range q.activeLeases() {
+		if f.phase != reporting {
+			f.limits.lend(tl.of(q, f.handle))
 		}
 	}
 }

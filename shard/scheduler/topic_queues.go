@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"iter"
 	"time"
 
 	"carillon/internal/delivery"
@@ -235,6 +236,8 @@ type topicQueue struct {
 
 	destinations
 	dueOrder table.DueOrder // its due timers that wait in it, and stand
+	leases   order.Ring[*activeLease]
+	unseen   int // of leases: clients see these timers as scheduled
 
 	asks    [delivery.Classes]bool            // it waits for a slot of the node
 	credits [delivery.Classes]delivery.Credit // a slot of the node that it was given
@@ -335,6 +338,17 @@ func (q *topicQueue) next() (best *destQueue) {
 		}
 	}
 	return best
+}
+
+// activeLeases are the topic's leases for calls, the earliest first.
+func (q *topicQueue) activeLeases() iter.Seq[*activeLease] {
+	return func(yield func(*activeLease) bool) {
+		for n := q.leases.Len(); n > 0; n-- {
+			if !yield(q.leases.Rotate()) {
+				return
+			}
+		}
+	}
 }
 
 // queued counts the entries of destination queues, outdated ones included.

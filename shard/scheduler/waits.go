@@ -73,7 +73,7 @@ const unexplainedMs = 1000
 // turnOrLeader returns what timers wait for that no gate keeps: for others to start first, or for a
 // leader that starts none. The first of them was due at fromMs.
 func (v *view) turnOrLeader(fromMs int64) timer.WaitCause {
-	if fromMs > v.now.WallMs-unexplainedMs || v.now.Mono-v.leases.lastStart < unexplainedMs*time.Millisecond {
+	if fromMs > v.now.WallMs-unexplainedMs || v.now.Mono-v.leases.pipeline.lastStart < unexplainedMs*time.Millisecond {
 		return timer.WaitTurn
 	}
 	return timer.WaitLeader

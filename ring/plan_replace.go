@@ -2,6 +2,27 @@ package ring
 
 import "slices"
 
+// The steps that replace replicas, whose node is silent, removed or draining, or whose state is
+// wrong, and that take away those that are one too many.
+
+// downFor reports whether a node has been down for at least ms, or was removed.
+func (p *planner) downFor(node uint64, ms int64) bool {
+	if p.nodes[node] == nil {
+		return true
+	}
+	facts := p.facts.Nodes[node]
+	return !facts.Alive && facts.DownForMs >= ms
+}
+
+// lost: to be replaced.
+func (p *planner) lost(node uint64) bool { return p.downFor(node, p.facts.ReplaceAfterMs) }
+
+// removed: not one of us any more.
+func (p *planner) removed(node uint64) bool { return p.nodes[node] == nil }
+
+// going: drained, or on the way to it.
+func (p *planner) going(node uint64) bool { return p.nodes[node] != nil && !p.nodes[node].holds() }
+
 // redirect gives another destination to moves whose own is gone. Without that they would hold up
 // the others for as long. It does the same where the replicas that are to stay have died, so that
 // they could not elect a leader without the one that leaves: their leader does not let that one go
@@ -184,62 +205,6 @@ func (p *planner) awaitDown() {
 // down, but not for good.
 func (p *planner) spare(nodes []uint64) bool {
 	return slices.ContainsFunc(p.layout.loads, func(s nodeLoad) bool { return !slices.Contains(nodes, s.id) })
-}
-
-// stable: the later steps can wait until no node that counts is down, every row that can has its
-// replicas and no more, and no node has joined just now: others may follow, and replicas would move
-// twice.
-func (p *planner) stable() bool {
-	p.moves.Joining = slices.ContainsFunc(p.view.Nodes, func(n Node) bool {
-		ago := p.facts.NowMs - n.JoinedMs
-		return n.JoinedMs > 0 && ago >= 0 && ago < joinedMs
-	})
-	if p.moves.Joining {
-		return false
-	}
-	if slices.ContainsFunc(p.layout.loads, func(s nodeLoad) bool { return s.closed }) {
-		return false
-	}
-	for i := range p.layout.rows {
-		row := &p.layout.rows[i]
-		if !row.stuck && (len(row.nodes) < p.layout.want || len(row.nodes) > p.view.Replicas || slices.ContainsFunc(row.nodes, p.going)) {
-			return false
-		}
-	}
-	return true
-}
-
-// balance spreads rows evenly over the zones, then evens out how many replicas nodes have.
-func (p *planner) balance() {
-	p.refused = false
-	p.layout.room = func(i int, to uint64) bool { return p.fits(i, to, Balances) }
-	for _, next := range []func() (change, bool){p.layout.balanceZones, p.layout.balanceReplicas} {
-		for c, ok := next(); ok; c, ok = next() {
-			p.layout.swap(c)
-			p.begin(c.row, c.to, Balances)
-		}
-	}
-	if p.refused {
-		p.moves.Waiting[Balances] = p.layout.uneven()
-	}
-}
-
-// order evens out the preferred leaders, once nothing moves.
-func (p *planner) order() {
-	if slices.ContainsFunc(p.layout.rows, func(r shardAssignment) bool { return r.pinned && !r.stuck }) {
-		return
-	}
-	for n := 0; n < maxOrders; {
-		chain := p.layout.balanceLeaders()
-		if len(chain) == 0 {
-			return
-		}
-		for _, c := range chain {
-			p.layout.first(c.row, c.to)
-			p.place(c.row, false)
-			n++
-		}
-	}
 }
 
 // finishDrains marks the nodes as drained that hold nothing that a group would miss.
