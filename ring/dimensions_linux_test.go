@@ -114,3 +114,28 @@ func TestHashTakesTheSameTime(t *testing.T) {
 		t.Errorf("1000 hashes take %s of 10 topics, %s of %d", a, b, timer.MaxTopics)
 	}
 }
+
+// TestLimitsOfManyTopics: schedulers wait for the lock under which the limits are kept. A change of
+// one of 100,000 topics costs no walk over the others.
+func TestLimitsOfManyTopics(t *testing.T) {
+	s := manyTopics(t, timer.MaxTopics)
+	p := timer.DefaultPolicy()
+	change := func(name string) time.Duration {
+		return processorTime(t, func() {
+			s.Topics.apply(1, &Command{Verb: Put, Name: name, Policy: &p})
+			s.Limited()
+		})
+	}
+	var took []time.Duration
+	for i := range 21 {
+		p.Concurrency = i / 11
+		took = append(took, change(fmt.Sprintf("topic-%06d", i*97)))
+	}
+	slices.Sort(took)
+	if took[10] > 2*time.Millisecond {
+		t.Errorf("a change and the limits after it take %s, in the middle of %d", took[10], len(took))
+	}
+	if n := len(s.Limited()); n != 10 {
+		t.Errorf("%d limits, want 10", n)
+	}
+}

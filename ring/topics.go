@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -21,8 +20,7 @@ type Topics struct {
 	mu sync.RWMutex
 	topicSet
 
-	limited []*timer.Topic // see Limited; good unless stale
-	stale   bool
+	flat atomic.Pointer[flatList] // see Limited
 
 	current atomic.Bool // see Current
 	changed func()      // called after each change; must be quick
@@ -70,21 +68,23 @@ func (t *Topics) SetCurrent() {
 
 // Limited are the topics of which so many leases at once may be taken in the whole cluster, by id,
 // and the limits of timers without a key, see timer.Topic.Keyless. The list is not to be changed.
+// Cost: O(1), and O(those topics) after one of them has changed; no reader waits for that.
 func (t *Topics) Limited() []*timer.Topic {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stale {
-		t.limited, t.stale = nil, false
-		for _, v := range t.byID {
-			for _, v := range []*timer.Topic{v, v.Keyless()} {
-				if v != nil && v.Policy.Concurrency > 0 {
-					t.limited = append(t.limited, v)
-				}
-			}
-		}
-		slices.SortFunc(t.limited, func(a, b *timer.Topic) int { return cmp.Compare(a.ID, b.ID) })
+	t.mu.RLock()
+	list := t.limited
+	t.mu.RUnlock()
+	flat := t.flat.Load()
+	if flat == nil || !list.same(flat.of) {
+		flat = &flatList{list, slices.Concat(list...)}
+		t.flat.Store(flat)
 	}
-	return t.limited
+	return flat.topics
+}
+
+// flatList is a topicList in one piece.
+type flatList struct {
+	of     topicList
+	topics []*timer.Topic
 }
 
 // Turning are the topics whose delivery is being changed.
@@ -222,18 +222,16 @@ func (t *Topics) createLocked(nowMs int64, name string, p timer.Policy, auto boo
 // publishLocked makes a topic the one of its name and id.
 func (t *Topics) publishLocked(v *timer.Topic) {
 	t.topicSet.put(v)
-	t.stale = true
 }
 
 func (t *Topics) withdrawLocked(v *timer.Topic) {
 	t.topicSet.remove(v)
-	t.stale = true
 }
 
 // replace makes these the topics.
 func (t *Topics) replace(set topicSet) {
 	t.mu.Lock()
-	t.topicSet, t.stale = set, true
+	t.topicSet = set
 	t.mu.Unlock()
 	t.changed()
 }

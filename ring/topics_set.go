@@ -14,6 +14,7 @@ type topicSet struct {
 	byName  map[string]*timer.Topic
 	byID    map[timer.TopicID]*timer.Topic
 	list    topicList
+	limited topicList     // those of which so many leases at once may be taken, see Topics.Limited
 	lastID  timer.TopicID // ever given
 	sum     uint64        // see State.Hash
 	names   topicNames
@@ -29,13 +30,17 @@ func newTopicSet(lastID timer.TopicID, topics []*timer.Topic) topicSet {
 		byName: make(map[string]*timer.Topic, len(topics)), byID: make(map[timer.TopicID]*timer.Topic, len(topics)),
 		list: newTopicList(topics), lastID: lastID, turning: map[timer.TopicID]struct{}{}, sealed: map[string]int{}, named: map[string]int{},
 	}
+	var limited, keyless []*timer.Topic
 	for _, t := range topics {
+		own, apart := limitsOf(t)
+		limited, keyless = appendTopic(limited, own), appendTopic(keyless, apart)
 		s.byName[t.Name], s.byID[t.ID] = t, t
 		s.sum += hashTopic(t)
 		s.countSealed(t, +1)
 		s.countNamed(t, +1)
 		s.indexTurning(t)
 	}
+	s.limited = newTopicList(append(limited, keyless...)) // whose ids are higher
 	s.names = slices.Sorted(maps.Keys(s.byName))
 	return s
 }
@@ -46,6 +51,7 @@ func (s *topicSet) put(t *timer.Topic) {
 		s.countSealed(old, -1)
 		s.countNamed(old, -1)
 	}
+	s.listLimits(s.byID[t.ID], t)
 	s.countSealed(t, +1)
 	s.countNamed(t, +1)
 	s.indexTurning(t)
@@ -63,7 +69,44 @@ func (s *topicSet) remove(t *timer.Topic) {
 	delete(s.byID, t.ID)
 	s.list = s.list.without(t.ID)
 	delete(s.turning, t.ID)
+	s.listLimits(t, nil)
 	s.sum -= hashTopic(t)
+}
+
+// limitsOf returns a topic and its timers without a key as what has a bound of leases at once; nil
+// if it has none.
+func limitsOf(t *timer.Topic) (own, keyless *timer.Topic) {
+	if t == nil {
+		return nil, nil
+	}
+	if keyless = t.Keyless(); keyless != nil && keyless.Policy.Concurrency == 0 {
+		keyless = nil
+	}
+	if t.Policy.Concurrency > 0 {
+		own = t
+	}
+	return own, keyless
+}
+
+func appendTopic(list []*timer.Topic, t *timer.Topic) []*timer.Topic {
+	if t == nil {
+		return list
+	}
+	return append(list, t)
+}
+
+// listLimits keeps limited after a change of a topic; nil: there was none, or is none.
+func (s *topicSet) listLimits(from, to *timer.Topic) {
+	a, b := limitsOf(from)
+	c, d := limitsOf(to)
+	for _, x := range [...][2]*timer.Topic{{a, c}, {b, d}} {
+		switch {
+		case x[1] != nil:
+			s.limited = s.limited.with(x[1])
+		case x[0] != nil:
+			s.limited = s.limited.without(x[0].ID)
+		}
+	}
 }
 
 // countNamed adds by to the counts of the topics that t's policy names for outcomes. It is O(1).
@@ -172,6 +215,11 @@ func (l topicList) without(id timer.TopicID) topicList {
 	}
 	out[page] = slices.Delete(slices.Clone(l[page]), at, at+1)
 	return out
+}
+
+// same reports that two lists are the same, not only equal.
+func (l topicList) same(o topicList) bool {
+	return len(l) == len(o) && (len(l) == 0 || &l[0] == &o[0])
 }
 
 // topicWalk goes through a list in pieces.

@@ -1,10 +1,12 @@
 package ring
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -269,5 +271,48 @@ func TestTopicsOfOutcomes(t *testing.T) {
 	}
 	if !m.Given(failed.ID) || m.Given(failed.ID+10) {
 		t.Error("ids that were given are not known")
+	}
+}
+
+// TestLimitedTopics: the limits of leases at once are those of the topics as they are, after any
+// changes, and after a snapshot.
+func TestLimitedTopics(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 1))
+	topics := NewTopics(nil)
+	for n := range 1000 {
+		c := Command{Verb: Put, Name: fmt.Sprint("t", random.IntN(600)), Force: true}
+		switch old := topics.byName[c.Name]; {
+		case random.IntN(3) == 0 && old != nil:
+			c.Verb = Close
+			topics.apply(1, &c)
+			c.Verb = Delete
+		case random.IntN(3) == 0:
+			c.Verb = Pause
+		}
+		p := timer.DefaultPolicy()
+		p.Concurrency = random.IntN(2)
+		if random.IntN(2) == 0 {
+			p.PerKey = &timer.PerKey{Concurrency: random.IntN(2), Rate: timer.Rate{PerSecond: 1, Burst: 1}}
+		}
+		c.Policy = &p
+		topics.apply(1, &c)
+		var want []*timer.Topic
+		for _, v := range topics.byID {
+			for _, v := range []*timer.Topic{v, v.Keyless()} {
+				if v != nil && v.Policy.Concurrency > 0 {
+					want = append(want, v)
+				}
+			}
+		}
+		slices.SortFunc(want, func(a, b *timer.Topic) int { return cmp.Compare(a.ID, b.ID) })
+		if got := topics.Limited(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("after %d changes: %d limits, want %d", n, len(got), len(want))
+		}
+		if n%100 == 0 {
+			topics.replace(newTopicSet(topics.lastID, slices.Concat(topics.list...)))
+		}
+		if got := topics.Limited(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("after a snapshot: %d limits, want %d", len(got), len(want))
+		}
 	}
 }
