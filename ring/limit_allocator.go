@@ -69,8 +69,43 @@ type LimitAllocator struct {
 	unsure time.Duration // how long it still is; see AllocationReport
 	// Until then the parts are this node's, and longer if it is heard again.
 	fresh  time.Duration
-	parts  map[timer.TopicID]*part
+	limits *limitList // only Tick sets it, which one goroutine calls
 	others map[uint64]*other
+}
+
+// limitList is the topics that the last Tick was given, and this node's parts of them. It does not
+// change, but for what a part is.
+type limitList struct {
+	given  []*timer.Topic
+	topics []*timer.Topic // of given, those that have a part; by id
+	parts  []*part        // … these
+	byID   map[timer.TopicID]*part
+}
+
+// with is the list for what Tick is given now: who has a part keeps it, and others get one while
+// there is room. Cost: O(1), and O(topics) after one of them has changed.
+func (l *limitList) with(given []*timer.Topic) *limitList {
+	if len(given) == len(l.given) && (len(given) == 0 || &given[0] == &l.given[0]) {
+		return l
+	}
+	had, room := make([]*part, len(given)), maxParts
+	for i, t := range given {
+		if had[i] = l.byID[t.ID]; had[i] != nil {
+			room--
+		}
+	}
+	next := &limitList{given: given, byID: make(map[timer.TopicID]*part, maxParts-room)}
+	for i, t := range given {
+		p := had[i]
+		if p == nil {
+			if room == 0 {
+				continue
+			}
+			p, room = &part{}, room-1
+		}
+		next.topics, next.parts, next.byID[t.ID] = append(next.topics, t), append(next.parts, p), p
+	}
+	return next
 }
 
 // part is this node's part of one topic's leases at once.
@@ -147,7 +182,7 @@ type Observation struct {
 	Shards int
 	Leads  map[uint64]int64 // how many shards each node is known to lead
 	Others []uint64         // the cluster's other nodes
-	Topics []*timer.Topic   // those with a Concurrency
+	Topics []*timer.Topic   // those with a Concurrency, by id; another slice if one has changed
 	// Held is the leases of this node, and Keys the weights of the keys with something due on it.
 	// Both are called without a lock of the allocator: their own locks are held where Concurrency is
 	// called.
@@ -156,7 +191,7 @@ type Observation struct {
 
 // NewLimitAllocator is for one process of a node. starts is its number.
 func NewLimitAllocator(self uint64, starts uint32) *LimitAllocator {
-	s := &LimitAllocator{self: self, seq: uint64(starts) << seqBits, parts: map[timer.TopicID]*part{}, others: map[uint64]*other{}}
+	s := &LimitAllocator{self: self, seq: uint64(starts) << seqBits, limits: &limitList{}, others: map[uint64]*other{}}
 	if starts > 1 {
 		s.unsure = silenceTimeout
 	}
@@ -173,9 +208,9 @@ func (l *LimitAllocator) Rate(t *timer.Topic) (perSecond float64, burst int) {
 func (l *LimitAllocator) Concurrency(t *timer.Topic, limit int, now time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.parts[t.ID]
+	p := l.limits.byID[t.ID]
 	switch {
-	case p == nil && (len(l.parts) >= maxParts || l.alone()):
+	case p == nil && (len(l.limits.parts) >= maxParts || l.alone()):
 		return l.view.units(t, limit, l.turn)
 	case p == nil || now > l.fresh:
 		return 0
@@ -186,7 +221,7 @@ func (l *LimitAllocator) Concurrency(t *timer.Topic, limit int, now time.Duratio
 func (l *LimitAllocator) Abandoned(id timer.TopicID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.parts[id]; p != nil && !l.alone() {
+	if p := l.limits.byID[id]; p != nil && !l.alone() {
 		p.allowed, p.since = max(0, p.allowed-1), l.seq+1
 	}
 }
@@ -201,25 +236,21 @@ func (l *LimitAllocator) alone() bool {
 	return true
 }
 
-// Tick brings the parts up to date, and returns the report that is to be sent now.
+// Tick brings the parts up to date, and returns the report that is to be sent now. Schedulers wait
+// meanwhile: O(parts), at most maxParts.
 func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
-	weights := make([]int, len(st.Topics))
-	for i, t := range st.Topics {
+	limits := l.limits.with(st.Topics)
+	weights := make([]int, len(limits.topics))
+	for i, t := range limits.topics {
 		if t.Policy.PerKey.TakeTurns() {
 			weights[i] = st.Keys(t.ID)
 		}
 	}
 	l.mu.Lock()
 	l.observe(st)
-	for i, t := range st.Topics {
-		p := l.parts[t.ID]
-		if p == nil {
-			if len(l.parts) >= maxParts {
-				continue
-			}
-			p = &part{}
-			l.parts[t.ID] = p
-		}
+	l.limits = limits
+	for i, t := range limits.topics {
+		p := limits.parts[i]
 		p.topic, p.limit = t, t.Policy.Concurrency
 		p.target = max(l.view.units(t, p.limit, l.turn), l.view.units(t, p.limit, l.turnAt(st, aheadMs)))
 		if t.Policy.PerKey.TakeTurns() && p.limit >= len(l.view.nodes) {
@@ -232,8 +263,8 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 
 	// Leases are counted once none above the target can be taken any more: so the count is no less
 	// than any later one.
-	held := make([]int, len(st.Topics))
-	for i, t := range st.Topics {
+	held := make([]int, len(limits.topics))
+	for i, t := range limits.topics {
 		held[i] = st.Held(t.ID)
 	}
 
@@ -242,11 +273,8 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 	l.seq++
 	l.sent[l.seq%keptReports] = st.Now
 	report := AllocationReport{Seq: l.seq, WallMs: st.WallMs, Unsure: l.unsure > 0}
-	for i, t := range st.Topics {
-		p := l.parts[t.ID]
-		if p == nil {
-			continue
-		}
+	for i, t := range limits.topics {
+		p := limits.parts[i]
 		most := max(p.target, held[i])
 		if most > p.reported {
 			p.since = l.seq
@@ -261,7 +289,6 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 			report.Parts = append(report.Parts, Part{t.ID, most, keys})
 		}
 	}
-	slices.SortFunc(report.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
 	report.Unlisted = len(st.Topics) == 0 && !l.othersHaveParts()
 	for _, id := range slices.Sorted(maps.Keys(l.others)) {
 		o := l.others[id]
@@ -310,8 +337,7 @@ func (l *LimitAllocator) byKeys(p *part) int {
 	return divide(p.limit, v.me, weights, sum)
 }
 
-// observe takes over which nodes there are, which are silent, which lead, and which topics have no
-// limit any more.
+// observe takes over which nodes there are, which are silent, and which lead.
 func (l *LimitAllocator) observe(st *Observation) {
 	passed := min(max(0, st.Now-l.ticked), maxTickGap)
 	if !l.begun {
@@ -337,17 +363,6 @@ func (l *LimitAllocator) observe(st *Observation) {
 	l.refresh(st.Now)
 	l.view = newShareView(st.Shards, st.Leads, l.self)
 	l.turn = l.turnAt(st, 0)
-	if len(l.parts) > 0 {
-		limited := make(map[timer.TopicID]bool, len(st.Topics))
-		for _, t := range st.Topics {
-			limited[t.ID] = true
-		}
-		for id := range l.parts {
-			if !limited[id] {
-				delete(l.parts, id)
-			}
-		}
-	}
 }
 
 // turnAt is whose turn it is, by the clock of the first that leads: so one clock that is off shifts
@@ -446,11 +461,11 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 	for _, p := range report.Parts {
 		o.parts[p.Topic] = p
 	}
-	if len(l.parts) == 0 {
+	if len(l.limits.parts) == 0 {
 		return // refresh costs O(nodes), and Tick does it before this node has a part
 	}
 	l.refresh(now)
-	for _, p := range l.parts {
+	for _, p := range l.limits.parts {
 		if p.allowed < p.target {
 			l.confirm(p, now)
 		}
@@ -467,7 +482,7 @@ func (l *LimitAllocator) observed(o *other, seq uint64) {
 
 // startOver gives up this node's parts until all others have received new reports of it.
 func (l *LimitAllocator) startOver() {
-	for _, p := range l.parts {
+	for _, p := range l.limits.parts {
 		p.allowed, p.since = 0, l.seq+1
 	}
 }

@@ -241,7 +241,7 @@ func (m *limitModel) pass(d time.Duration) (taken map[uint64]int) {
 
 func (m *limitModel) describe() (text string) {
 	for _, n := range m.nodes {
-		p := n.shares.parts[m.topic.ID]
+		p := n.shares.limits.byID[m.topic.ID]
 		if p == nil {
 			p = &part{}
 		}

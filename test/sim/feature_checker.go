@@ -251,8 +251,10 @@ func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64, fire
 // mayBeDueAtOnce reports whether an occurrence that a wrong clock called beside its series may have
 // become due as its shard's clock was set back.
 func (w *World) mayBeDueAtOnce(id timer.ShardID, wrote *write, dueMs int64) bool {
-	return wrote.overlap && wrote.catchUp != timer.CatchUpAll && dueMs <= epochMs+w.now.Milliseconds()+timeSlack.Milliseconds() &&
-		slices.ContainsFunc(w.checker.times.backs(id, wrote.asked), func(b clockBack) bool { return b.toMs <= dueMs })
+	return wrote.overlap && wrote.catchUp != timer.CatchUpAll && slices.ContainsFunc(w.checker.times.backs(id, wrote.asked), func(b clockBack) bool {
+		_, latest := w.checker.times.shown(id, b.at, w.now) // the clock that it was set to may be ahead, too
+		return b.toMs <= dueMs && dueMs <= latest+timeSlack.Milliseconds()
+	})
 }
 
 // mayRecur reports whether an occurrence of a series may have come twice, because its shard's clock
