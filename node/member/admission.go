@@ -47,7 +47,7 @@ func (s *Self) Admit(h peer.Hello) error {
 	}
 	switch {
 	case !ok:
-		s.unknownPeer.Store(true)
+		s.unknownPeer.Store(h.Node)
 		return fmt.Errorf("node %010x is not a member", h.Node)
 	case n.State == ring.NodeRemoved:
 		return ring.ErrRemoved

@@ -89,7 +89,7 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.h, err, c.no)
 		}
 	}
-	if !s.unknownPeer.Load() {
+	if s.unknownPeer.Load() != 9 {
 		t.Error("a stranger was not noticed")
 	}
 	// As others have it.

@@ -12,10 +12,10 @@ import (
 )
 
 // A node that was away does not know which nodes have joined meanwhile. One of these may lead the
-// meta group, and only from that one could it learn of them. So it asks members that it knows for
-// their list of nodes, and uses that until its own copy has more. Where it hears none of them, since
-// all may have been replaced, it asks the nodes that gossip knows in its cluster, as a joining node
-// does.
+// meta group, and only from that one could it learn of them. So it asks others for their list of
+// nodes, and uses that until its own copy has more: the members that it hears, and those that gossip
+// knows in its cluster, as a joining node does. Members that were away as well know no more than it
+// does: it asks one after the other, one a second, until an answer has the node that it met.
 
 const refreshInterval = time.Second
 
@@ -45,40 +45,47 @@ func (s *Self) refreshedNode(node uint64) (ring.Node, bool) {
 // memberRefresh brings Self.refreshed up to date.
 type memberRefresh struct {
 	*local
-	seen *observer
+	seen  *observer
+	asked int // how many were asked
 }
 
-// refresh asks, where an unknown node has been met, one member after the other until one answers.
+// refresh asks, where an unknown node has been met, one node after the other until one answers. The
+// next refresh goes on behind it.
 func (m *memberRefresh) refresh(ctx context.Context) {
-	if !m.unknownPeer.Swap(false) {
+	unknown := m.unknownPeer.Swap(0)
+	if unknown == 0 {
 		return
 	}
-	for _, id := range m.refreshFrom() {
+	from := m.refreshFrom()
+	for range from {
+		id := from[m.asked%len(from)]
+		m.asked++
 		addr := m.AddressOf(id)
 		if addr == "" || id == m.id {
 			continue
 		}
 		var list []ring.Node
 		if from, err := ask(ctx, m.Self, addr, methodMembers, nil, &list); err == nil && from.Node == id && from.Cluster == m.Identity().ClusterID {
-			m.refreshed.Store(&list)
+			if slices.ContainsFunc(list, func(n ring.Node) bool { return n.ID == unknown }) {
+				m.refreshed.Store(&list)
+			}
 			return
 		}
 	}
 }
 
-// refreshFrom are the members that this node hears; when there are none, the nodes that gossip
-// knows in this cluster.
+// refreshFrom are the members that this node hears, and then the other nodes that gossip knows in
+// this cluster.
 func (m *memberRefresh) refreshFrom() (ids []uint64) {
 	for _, n := range m.State.Nodes() {
 		if n.ID != m.id && m.seen.isUp(n.ID) {
 			ids = append(ids, n.ID)
 		}
 	}
-	if len(ids) > 0 {
-		return ids
-	}
 	for _, n := range m.gossiped() {
-		ids = append(ids, n.ID)
+		if _, member := m.State.Node(n.ID); !member || !m.seen.isUp(n.ID) {
+			ids = append(ids, n.ID)
+		}
 	}
 	return ids
 }

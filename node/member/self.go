@@ -107,8 +107,9 @@ type Self struct {
 	liveness *liveness
 	Health   *Health
 
-	// A node was met that this one's copy of the members does not have.
-	unknownPeer atomic.Bool
+	// The node that was met last of those that this one's copy of the members does not have; 0: none
+	// since the last refresh.
+	unknownPeer atomic.Uint64
 	refreshed   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
 	askedToJoin int                         // members that were asked to let this node in, of whatever answer
 
