@@ -181,6 +181,37 @@ func TestCollectPartAfterItsArray(t *testing.T) {
 	d.shows(d.table.Read(1, "a"), "[2,1]", timer.Scheduled, 2)
 }
 
+// TestSeriesWaitsBehindAnArray: an add may make a series of the array that waits last. If an
+// occurrence of it expires there, the next one waits in its place.
+func TestSeriesWaitsBehindAnArray(t *testing.T) {
+	d := newTableHarness(t)
+	d.collect("1", collectMax(1))
+	d.collect("2")
+	d.lease()
+	series := &timer.Spec{DueMs: d.now, HasExpiry: true, ExpiresAfterMs: 1000, Repeat: &timer.Repeat{EveryMs: 5000}}
+	waits := d.command(timer.Command{Kind: timer.Add, Merge: timer.MergeReplace, Spec: series})
+	due := d.table.Due(waits.Handle)
+	if waits.Code != timer.Merged || !due.Behind || !due.Series {
+		t.Fatalf("%+v, due %+v", waits, due)
+	}
+	d.now += 2000
+	d.do(func(b *Batch) { b.Expire(waits.Handle, due.Seq, due.Rev, d.now+1e6, d.now+3000) })
+	next := d.table.Find(1, []byte("a"))
+	if due = d.table.Due(next); due.FirstMs != d.now+3000 || !due.Behind {
+		t.Errorf("the next occurrence: %+v", due)
+	}
+	if err := d.table.Audit(false); err != nil {
+		t.Error(err)
+	}
+	d.end(Outcome{Kind: Ack})
+	if due = d.table.Due(next); due.Behind {
+		t.Errorf("after the array: %+v", due)
+	}
+	if err := d.table.Audit(false); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCollectContentType: an array is JSON, whatever its first payload was sent as.
 func TestCollectContentType(t *testing.T) {
 	d := newTableHarness(t)

@@ -694,6 +694,9 @@ func (m *model) continues(x *modelTimer, at int64, paused bool) {
 	if goes {
 		m.follow(x, next)
 	}
+	if goes && x.behind { // it has expired while it waited
+		m.hold(next)
+	}
 }
 
 // skip moves an occurrence to another time.

@@ -179,8 +179,8 @@ func (u *updater) makeBlob(topic timer.TopicID, v *content.Blob, priority uint8,
 	return h, s
 }
 
-// setSuccessor makes a timer that takes over the id of one that has just ended. A dead letter is
-// kept but superseded; any other ended timer is dropped.
+// setSuccessor makes a timer that takes over the id of one that has just ended, and waits behind
+// others if that one did. A dead letter is kept but superseded; any other ended timer is dropped.
 func (u *updater) setSuccessor(old timer.Handle, v *content.Blob, priority uint8, dueMs int64, paused bool) {
 	o := u.slots.At(old)
 	topic := u.topics.rows[o.Topic].id
@@ -190,6 +190,9 @@ func (u *updater) setSuccessor(old timer.Handle, v *content.Blob, priority uint8
 	s.SetPaused(paused, false)
 	u.endUpdate(h, s)
 	u.supersede(hash, old, h)
+	if u.chains[old].behind { // it has expired while it waited
+		u.setBehind(h, true)
+	}
 	if state := o.State(); state == timer.Done || state == timer.Cancelled {
 		u.drop(old)
 	}
