@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -15,7 +16,16 @@ type view struct {
 	attempts []attemptRef
 	sealed   bool
 	data     int64 // where its records end
-	minMs    int64 // no end in it is earlier
+	// no end in it is earlier, or later
+	minMs, maxMs int64
+}
+
+// begins is before which time, in the order of a query's answer, it has no end.
+func (v *view) begins(q *Query) int64 {
+	if q.Newest {
+		return -v.maxMs
+	}
+	return v.minMs
 }
 
 // inMemory gives the view an index built from the records, because its own is damaged.
@@ -32,17 +42,20 @@ func (v *view) inMemory() error {
 	return nil
 }
 
-// cursor walks the ends of one topic in one file, in order.
+// cursor walks the ends in one file that a query selects, in the order of the answer. Cost: O(log n)
+// to begin, and then of those that are walked; O(n) in a file that is not sealed.
 type cursor struct {
 	view  *view
-	topic uint32
-	after Key // events at or before it are passed over
-	toMs  int64
-	match func(x *entry) bool
+	query *Query
+	hash  uint32 // of the query's id, if it has one
+	// ends at or before after are passed over, and those from before on
+	after, before Key
 
 	batch []entry
+	begun bool
 	next  int // sealed: number of the next in the section
 	done  bool
+	page  endsPage // sealed, with an id
 }
 
 const cursorBatch = 512
@@ -64,19 +77,36 @@ func (c *cursor) peek() (*entry, bool, error) {
 	return &c.batch[0], true, nil
 }
 
+// pass goes beyond the entry that peek returned.
+func (c *cursor) pass() {
+	if c.query.Newest {
+		c.before = c.batch[0].key()
+	} else {
+		c.after = c.batch[0].key()
+	}
+	c.batch = c.batch[1:]
+}
+
+// selects reports whether an end is of those that the cursor walks.
+func (c *cursor) selects(x *entry) bool {
+	return x.topic == c.query.Topic && (c.query.ID == nil || x.hash == c.hash) &&
+		x.key().Compare(c.after) > 0 && x.key().Compare(c.before) < 0 && c.query.matches(x)
+}
+
 func (c *cursor) fill() error {
-	if c.view.sealed {
+	switch {
+	case c.view.sealed && c.query.ID != nil:
+		return c.fillNamed()
+	case c.view.sealed:
 		return c.fillSealed()
 	}
-	// The smallest of the rest, some at a time.
-	c.done = true
+	// The first of the rest, some at a time.
+	c.batch, c.done = nil, true
 	for i := range c.view.ends {
-		x := &c.view.ends[i]
-		if x.topic != c.topic || x.key().Compare(c.after) <= 0 || x.endMs() >= c.toMs || !c.match(x) {
-			continue
-		}
-		if c.batch = append(c.batch, *x); len(c.batch) == 4*cursorBatch {
-			c.trim()
+		if x := &c.view.ends[i]; c.selects(x) {
+			if c.batch = append(c.batch, *x); len(c.batch) == 4*cursorBatch {
+				c.trim()
+			}
 		}
 	}
 	c.trim()
@@ -84,24 +114,29 @@ func (c *cursor) fill() error {
 }
 
 func (c *cursor) trim() {
-	slices.SortFunc(c.batch, func(a, b entry) int { return a.compare(&b) })
+	slices.SortFunc(c.batch, func(a, b entry) int { return c.query.compare(&a, &b) })
 	if len(c.batch) > cursorBatch {
 		c.batch, c.done = c.batch[:cursorBatch], false
 	}
 }
 
+// follows reports whether an end comes behind a place in the index.
+func (c *cursor) follows(x *entry, place Key) bool {
+	return cmp.Or(cmp.Compare(x.topic, c.query.Topic), x.key().Compare(place)) > 0
+}
+
 func (c *cursor) fillSealed() error {
 	s := c.view.file.ends
-	if c.next == 0 {
+	if !c.begun {
 		n, err := c.view.search(s, func(b []byte) bool {
 			var x entry
 			x.decode(b)
-			return x.topic < c.topic || x.topic == c.topic && x.key().Compare(c.after) <= 0
+			return !c.follows(&x, c.after)
 		})
 		if err != nil {
 			return err
 		}
-		c.next = n
+		c.next, c.begun = n, true
 	}
 	if c.next >= s.count {
 		c.done = true
@@ -115,60 +150,108 @@ func (c *cursor) fillSealed() error {
 	for b = b[c.next%s.perPage()*s.width:]; len(b) > 0; b = b[s.width:] {
 		var x entry
 		x.decode(b)
-		if x.topic != c.topic || x.endMs() >= c.toMs {
+		if x.topic != c.query.Topic || x.key().Compare(c.before) >= 0 {
 			c.done = true
 			return nil
 		}
 		c.next++
-		if c.match(&x) {
+		if c.selects(&x) {
 			c.batch = append(c.batch, x)
 		}
 	}
 	return nil
 }
 
-// named are the ends in a view of a topic whose ids have a hash.
-func (v *view) named(topic, hash uint32) ([]entry, error) {
-	if v.sealed {
-		list, err := v.namedSealed(topic, hash)
-		if !errors.Is(err, errDamaged) {
-			return list, err
+// fillNamed takes from one page of the ids those of the query's id. They are in the order of the
+// ends.
+func (c *cursor) fillNamed() (err error) {
+	s, le := c.view.file.ids, binary.LittleEndian
+	if !c.begun {
+		if c.next, err = c.begin(); err != nil {
+			return err
 		}
-		if err := v.inMemory(); err != nil {
-			return nil, err
+		c.begun = true
+	}
+	if c.next < 0 || c.next >= s.count {
+		c.done = true
+		return nil
+	}
+	page, step := c.next/s.perPage(), int(c.query.order())
+	var buf [pageBytes]byte
+	b, err := c.view.page(s, page, buf[:])
+	if err != nil {
+		return err
+	}
+	for from := page * s.perPage(); c.next >= from && (c.next-from)*s.width < len(b); c.next += step {
+		id := b[(c.next-from)*s.width:]
+		if c.done = le.Uint32(id) != c.hash; c.done {
+			return nil
+		}
+		x, err := c.page.entry(c.view, le.Uint32(id[4:]))
+		if err != nil {
+			c.batch = nil // all are read again, from the records
+			return err
+		}
+		if c.done = c.follows(&x, c.before) || !c.follows(&x, c.after); c.done {
+			return nil
+		}
+		if c.selects(&x) {
+			c.batch = append(c.batch, x)
 		}
 	}
-	var list []entry
-	for i := range v.ends {
-		if x := &v.ends[i]; x.hash == hash && x.topic == topic {
-			list = append(list, *x)
-		}
-	}
-	return list, nil
+	return nil
 }
 
-func (v *view) namedSealed(topic, hash uint32) (list []entry, err error) {
-	s, le := v.file.ids, binary.LittleEndian
-	err = v.from(s, func(b []byte) bool { return le.Uint32(b) < hash }, func(b []byte) (bool, error) {
-		if le.Uint32(b) != hash {
-			return false, nil
-		}
-		n := int(le.Uint32(b[4:]))
-		if n >= v.file.ends.count {
-			return false, errDamaged
-		}
-		var buf [pageBytes]byte
-		p, err := v.page(v.file.ends, n/v.file.ends.perPage(), buf[:])
-		if err != nil {
-			return false, err
+// begin finds the first of the ids of a sealed file that the query may select, in the order of its
+// answer.
+func (c *cursor) begin() (n int, err error) {
+	le, place := binary.LittleEndian, c.after
+	if c.query.Newest {
+		place = c.before
+	}
+	var broken error
+	n, err = c.view.search(c.view.file.ids, func(b []byte) bool {
+		if hash := le.Uint32(b); hash != c.hash || broken != nil {
+			return hash < c.hash
 		}
 		var x entry
-		if x.decode(p[n%v.file.ends.perPage()*entryBytes:]); x.topic == topic && x.hash == hash {
-			list = append(list, x)
-		}
-		return true, nil
+		x, broken = c.page.entry(c.view, le.Uint32(b[4:]))
+		return !c.follows(&x, place)
 	})
-	return list, err
+	if err == nil {
+		err = broken
+	}
+	if c.query.Newest {
+		n-- // the last one that does not follow
+	}
+	return n, err
+}
+
+// endsPage is the page of a sealed file's ends that was read last.
+type endsPage struct {
+	buf    []byte // its memory
+	bytes  []byte
+	number int
+}
+
+// entry reads an end by its number.
+func (p *endsPage) entry(v *view, number uint32) (x entry, err error) {
+	s := v.file.ends
+	if int(number) >= s.count {
+		return x, errDamaged
+	}
+	if page := int(number) / s.perPage(); p.bytes == nil || p.number != page {
+		if p.buf == nil {
+			p.buf = make([]byte, pageBytes)
+		}
+		if p.bytes, err = v.page(s, page, p.buf); err != nil {
+			p.bytes = nil
+			return x, err
+		}
+		p.number = page
+	}
+	x.decode(p.bytes[int(number)%s.perPage()*entryBytes:])
+	return x, nil
 }
 
 // from walks a section from the first element that is not less, until do returns false.

@@ -15,7 +15,7 @@ type Query struct {
 	States       uint8                   // bit 1<<State
 	FromMs, ToMs int64                   // [FromMs, ToMs); ToMs 0: open
 	After        *Key
-	Newest       bool // the last one alone; goes with ID
+	Newest       bool // the newest comes first; goes with ID
 	Limit        int
 	Bytes        int // a page ends when it is this large, with at least one event; 0: no bound
 }
@@ -37,37 +37,48 @@ func (q *Query) endMs() int64 {
 	return cmp.Or(q.ToMs, math.MaxInt64)
 }
 
+// order is that of the answer: 1 if the oldest end comes first, -1 if the newest does.
+func (q *Query) order() int64 {
+	if q.Newest {
+		return -1
+	}
+	return 1
+}
+
 // List gives a page of ends, and whether there are more.
 func (s *Store) List(q *Query) (page []Event, more bool, err error) {
 	s.Flush()
+	walk := cursor{query: q, after: q.begin(), before: Key{EndMs: q.endMs()}}
+	key := topicKey(q.Topic)
 	if q.ID != nil {
-		return s.ofID(q)
+		walk.hash = idHash(q.Topic, q.ID)
+		key = idKey(walk.hash)
 	}
-	begin, end := q.begin(), q.endMs()
 	views, release := s.views(func(f *file) bool {
-		return f.index.maxMs >= begin.EndMs && f.index.minMs < end && f.index.filter.has(topicKey(q.Topic))
+		return f.index.maxMs >= walk.after.EndMs && f.index.minMs < walk.before.EndMs && f.index.filter.has(key)
 	})
 	defer release()
 	// A file is not looked into before the answer has come to its time: a page is of a few files.
-	slices.SortFunc(views, func(a, b view) int { return cmp.Compare(a.minMs, b.minMs) })
+	slices.SortFunc(views, func(a, b view) int { return cmp.Compare(a.begins(q), b.begins(q)) })
 	cursors := make([]cursor, 0, len(views))
 	p := answer{store: s, query: q}
 	for {
 		var first *cursor
-		var least *entry
+		var next *entry
 		for i := 0; ; i++ {
 			if i == len(cursors) {
-				if i == len(views) || least != nil && views[i].minMs > least.endMs() {
+				if i == len(views) || next != nil && views[i].begins(q) > q.order()*next.endMs() {
 					break
 				}
-				cursors = append(cursors, cursor{view: &views[i], topic: q.Topic, after: begin, toMs: end, match: q.matches})
+				walk.view = &views[i]
+				cursors = append(cursors, walk)
 			}
 			x, ok, err := cursors[i].peek()
 			if err != nil {
 				return nil, false, err
 			}
-			if ok && (least == nil || x.compare(least) < 0) {
-				first, least = &cursors[i], x
+			if ok && (next == nil || q.compare(x, next) < 0) {
+				first, next = &cursors[i], x
 			}
 		}
 		if first == nil {
@@ -76,12 +87,19 @@ func (s *Store) List(q *Query) (page []Event, more bool, err error) {
 		if p.full() {
 			return p.events, true, nil
 		}
-		if err := p.take(first.view, least); err != nil {
+		if err := p.take(first.view, next); err != nil {
 			return nil, false, err
 		}
-		first.after = first.batch[0].key()
-		first.batch = first.batch[1:]
+		first.pass()
 	}
+}
+
+// compare is the order of the answer.
+func (q *Query) compare(a, b *entry) int {
+	if q.Newest {
+		return b.compare(a)
+	}
+	return a.compare(b)
 }
 
 // answer is an answer that is being filled.
@@ -118,45 +136,6 @@ func (a *answer) take(v *view, x *entry) error {
 		a.bytes += len(e.ID) + len(e.Body)
 	}
 	return nil
-}
-
-// ofID gives the ends of one timer's id. They are few: all are looked up, and then read in order.
-func (s *Store) ofID(q *Query) ([]Event, bool, error) {
-	type hit struct {
-		entry
-		view *view
-	}
-	var hits []hit
-	hash, begin, end := idHash(q.Topic, q.ID), q.begin(), q.endMs()
-	views, release := s.views(func(f *file) bool {
-		return f.index.maxMs >= begin.EndMs && f.index.minMs < end && f.index.filter.has(idKey(hash))
-	})
-	defer release()
-	for i := range views {
-		list, err := views[i].named(q.Topic, hash)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, x := range list {
-			if x.key().Compare(begin) > 0 && x.endMs() < end && q.matches(&x) {
-				hits = append(hits, hit{x, &views[i]})
-			}
-		}
-	}
-	slices.SortFunc(hits, func(a, b hit) int { return a.compare(&b.entry) })
-	if q.Newest {
-		slices.Reverse(hits)
-	}
-	p := answer{store: s, query: q}
-	for i := range hits {
-		if p.full() {
-			return p.events, true, nil
-		}
-		if err := p.take(hits[i].view, &hits[i].entry); err != nil {
-			return nil, false, err
-		}
-	}
-	return p.events, false, nil
 }
 
 // Attempts gives the attempts of a timer that were recorded before a place in its shard's log,

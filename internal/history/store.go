@@ -257,7 +257,7 @@ func (s *Store) views(may func(*file) bool) (list []view, release func()) {
 			continue
 		}
 		f.use.RLock()
-		v := view{file: f, store: s, sealed: f.sealed, data: f.data, ends: f.index.ends, attempts: f.index.attempts, minMs: f.index.minMs}
+		v := view{file: f, store: s, sealed: f.sealed, data: f.data, ends: f.index.ends, attempts: f.index.attempts, minMs: f.index.minMs, maxMs: f.index.maxMs}
 		if x := f.mended.Load(); x != nil {
 			v.sealed, v.ends, v.attempts = false, x.ends, x.attempts
 		}

@@ -151,10 +151,11 @@ func (h *storeHarness) check() {
 		if q.ID != nil {
 			want := h.want(q)
 			newest := *q
-			newest.Newest, newest.Limit = true, 1
-			page, _, err := h.store.List(&newest)
-			if err != nil || !same(page, want[max(0, len(want)-1):]) {
-				h.Fatalf("the newest of %s: %d, %v", q.ID, len(page), err)
+			newest.Newest = true
+			page, more, err := h.store.List(&newest)
+			slices.Reverse(want)
+			if n := min(q.Limit, len(want)); err != nil || !same(page, want[:n]) || more != (n < len(want)) {
+				h.Fatalf("the newest of %s: %d of %d, more: %v, %v", q.ID, len(page), len(want), more, err)
 			}
 		}
 	}
