@@ -24,6 +24,7 @@ const (
 	bulkPage     = largeBatch       // timers of one step of a walk
 	bulkPatience = 10 * time.Second // for a shard that does not answer
 	bulkPause    = time.Second      // between two tries, at most; it doubles
+	bulkRoom     = 8 << 20          // for the timers in the answers to a batch
 )
 
 // Bulk does one change to all timers that a query selects, in all shards. It walks the timers of
@@ -203,9 +204,9 @@ func (b *bulkRun) endMarked(ctx context.Context, marks []marked) error {
 // try has the commands decided once. left are the timers that are not decided, and failure is the
 // reason. err: the context has ended.
 func (b *bulkRun) try(ctx context.Context, todo []bulkTask) (left []bulkTask, asked bool, failure, err error) {
-	ops := make([]timer.Op, len(todo))
+	ops, room := make([]timer.Op, len(todo)), timer.NewAllowance(bulkRoom)
 	for i, e := range todo {
-		ops[i] = timer.Op{Shard: e.shard, Command: e.Command, Brief: true}
+		ops[i] = timer.Op{Shard: e.shard, Command: e.Command, Brief: e.Brief(), Room: room}
 	}
 	err = b.pace.change(ctx, func() {
 		asked = true
@@ -216,30 +217,12 @@ func (b *bulkRun) try(ctx context.Context, todo []bulkTask) (left []bulkTask, as
 	}
 	left = todo[:0]
 	for i, e := range todo {
-		again, err := b.take(e.Task, &ops[i])
-		if err != nil {
-			failure = err
+		if ops[i].Err != nil {
+			failure = ops[i].Err
 		}
-		if again {
+		if b.bulk.Take(e.Task, &ops[i].Result, ops[i].Err) {
 			left = append(left, e)
 		}
 	}
 	return left, true, failure, err
-}
-
-// take looks at the outcome of a command. again: the timer is not settled. err: no answer, or a
-// refusal.
-func (b *bulkRun) take(e *bulk.Task, o *timer.Op) (again bool, err error) {
-	turn := b.bulk.Take(e, &o.Result, o.Err)
-	if turn != bulk.Reread {
-		return turn == bulk.Again, o.Err
-	}
-	t, err := b.Timer(b.calls, o.Shard, b.bulk.Query.Topic, e.ID())
-	switch {
-	case err == nil:
-		return b.bulk.Reread(e, t) == bulk.Again, nil
-	case timer.Transient(err):
-		return true, err
-	}
-	return true, timer.ErrUnknown
 }

@@ -27,6 +27,8 @@ type bulkCluster struct {
 	commands, most int           // under way, and the most that ever were
 	working        time.Duration // summed over batches and steps
 
+	walked func() // after each step of a walk; nil: nothing
+
 	err   error // of batches, or of all
 	fails int   // so many batches fail; -1: all, and steps too
 	done  bool  // whether a failed command has been carried out
@@ -85,23 +87,14 @@ func (b *bulkCluster) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor
 		next = timer.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
 		for ; !next.Done() && len(marks) < q.Limit; next.From++ {
 			if t := list[next.From]; strings.HasPrefix(t.ID, q.IDPrefix) && !t.State.Over() {
-				marks = append(marks, timer.Ref{ID: t.ID, Version: t.Version, DueMs: t.DueMs, NextMs: t.NextMs})
+				marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Version: t.Version, DueMs: t.DueMs, NextMs: t.NextMs})
 			}
+		}
+		if b.walked != nil {
+			b.walked()
 		}
 	})
 	return marks, next, err
-}
-
-func (b *bulkCluster) Timer(id timer.ShardID, _ timer.TopicID, timer string) (found *timer.Timer, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, t := range b.timers[id] {
-		if t.ID == timer {
-			as := *t
-			found = &as
-		}
-	}
-	return found, nil
 }
 
 func (b *bulkCluster) DoAll(ops []timer.Op) {
@@ -124,9 +117,12 @@ func (b *bulkCluster) DoAll(ops []timer.Op) {
 func (b *bulkCluster) do(o *timer.Op) {
 	for _, t := range b.timers[o.Shard] {
 		switch c := o.Command; {
-		case t.ID != c.ID:
+		case t.ID != c.ID || t.Seq != c.Seq:
 		case t.Version != c.IfMatch:
-			o.Result, o.Err = timer.Result{Code: timer.VersionMismatch}, nil
+			if o.Result, o.Err = (timer.Result{Code: timer.VersionMismatch}), nil; !o.Brief {
+				as := *t
+				o.Result.Timer = &as
+			}
 		case c.Kind == timer.Cancel:
 			t.State = timer.Cancelled
 			o.Result, o.Err = timer.Result{Code: timer.Prevented}, nil
@@ -165,6 +161,29 @@ func TestBulkShiftsOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of two timers of one id, as where arrays are collected, the one that waits may change while it is
+// met. It is then decided again, and not the one that goes first.
+func TestBulkRereadsTheTimerThatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBulkCluster(1)
+		f.add(1, "a", 1000)
+		f.add(1, "a", 2000)
+		f.timers[1][1].Seq = 2
+		f.walked = func() {
+			f.timers[1][1].Version, f.walked = 2, nil
+		}
+		b := &bulk.Update{Query: timer.Query{Topic: 1, States: 1 << timer.Scheduled}, Plan: bulk.Move{By: bulk.MoveShift, Ms: 500}.Each(1, 1<<40)}
+		if err := f.nodes[1].Bulk(t.Context(), b); err != nil || b.Matched.Load() != 2 || b.Changed.Load() != 2 {
+			t.Errorf("%d matched, %d changed: %v", b.Matched.Load(), b.Changed.Load(), err)
+		}
+		for i, want := range []int64{1500, 2500} {
+			if due := f.timers[1][i].DueMs; due != want {
+				t.Errorf("timer %d is due at %d, want %d", i, due, want)
+			}
+		}
+	})
 }
 
 // A shard that is gone for longer than a bulk change waits ends it with the shard's error; so does

@@ -14,8 +14,8 @@ import (
 // timer.ScanCursor) and executes the commands; Update itself does no I/O and never waits.
 //
 // Each command applies only to the version that the walk has met. A timer that has changed since is
-// read and decided again. A command with an unknown outcome is also resolved by reading, so
-// that no command takes effect twice.
+// decided again by what it is now, as the shard answers. So is a command with an unknown outcome:
+// no command takes effect twice.
 type Update struct {
 	Query timer.Query
 	Plan  Plan
@@ -38,6 +38,8 @@ type Task struct {
 
 	mark  timer.Ref
 	tries int
+	// whole: the answer to the command has the timer, because that has changed since it was met.
+	whole bool
 	// unsure: a command was sent without an answer. It may have taken effect, or may still do so.
 	unsure bool
 }
@@ -45,17 +47,8 @@ type Task struct {
 // taskTries bounds the work on one timer that keeps changing.
 const taskTries = 8
 
-// Next is the next step of a Task.
-type Next uint8
-
-// Again: send the command once more. Reread: the timer has changed, read it and call Update.Reread.
-const (
-	Settled Next = iota
-	Again
-	Reread
-)
-
-func (t *Task) ID() string { return t.mark.ID }
+// Brief reports whether the answer to the command need not have the timer.
+func (t *Task) Brief() bool { return !t.whole }
 
 // Begin decides about a timer that the walk has met; nil: there is nothing to do, and it is
 // counted.
@@ -98,13 +91,13 @@ func (u *Update) skip(e *Task, why timer.Code) {
 	}
 }
 
-// Take evaluates the answer to a command.
-func (u *Update) Take(e *Task, r *timer.Result, err error) Next {
+// Take evaluates the answer to a command. again: the task has a command that is to be sent.
+func (u *Update) Take(e *Task, r *timer.Result, err error) (again bool) {
 	if err != nil {
 		if !timer.Transient(err) {
 			e.unsure = true
 		}
-		return Again
+		return true
 	}
 	switch r.Code {
 	case timer.OK, timer.Prevented:
@@ -118,17 +111,18 @@ func (u *Update) Take(e *Task, r *timer.Result, err error) Next {
 			u.skip(e, r.Code)
 		}
 	case timer.VersionMismatch:
-		return Reread
+		return u.reread(e, r.Timer)
 	default: // it has ended or is gone: the query no longer selects it
 		if e.unsure && r.Code == timer.NotFound {
 			u.count(&u.Changed)
 		}
 	}
-	return Settled
+	return false
 }
 
-// Reread decides again about a timer that has changed; t is nil if the timer is gone.
-func (u *Update) Reread(e *Task, t *timer.Timer) Next {
+// reread decides again about a timer that has changed. Where the answer has no timer, the next one
+// has: a read by the id may find another timer of the id.
+func (u *Update) reread(e *Task, t *timer.Timer) (again bool) {
 	if t != nil && e.unsure && e.Command.Kind == timer.Modify {
 		// The command without an answer may have made this change. A shift must not happen twice.
 		if t.Version == e.mark.Version+1 && t.DueMs == e.Command.Patch.Spec.DueMs {
@@ -136,23 +130,23 @@ func (u *Update) Reread(e *Task, t *timer.Timer) Next {
 		} else {
 			u.skip(e, timer.InFlight)
 		}
-		return Settled
+		return false
 	}
-	if t == nil || !selects(&u.Query, t) {
-		return Settled
+	if t != nil && !selects(&u.Query, t) {
+		return false
 	}
 	if e.tries++; e.tries == taskTries {
 		u.skip(e, timer.InFlight)
-		return Settled
+		return false
 	}
-	e.mark = timer.Ref{ID: e.mark.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs, Paused: t.Paused}
-	if !u.judge(e) {
-		return Settled
+	if e.whole = true; t == nil {
+		return true
 	}
-	return Again
+	e.mark = timer.Ref{ID: e.mark.ID, Seq: t.Seq, Origin: t.Origin, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs, Paused: t.Paused}
+	return u.judge(e)
 }
 
-// selects reports whether the query selects a timer that was read by its id.
+// selects reports whether the query selects a timer that has changed.
 func selects(q *timer.Query, t *timer.Timer) bool {
 	for _, label := range q.Labels {
 		if !slices.Contains(t.Labels, label) {

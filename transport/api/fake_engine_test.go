@@ -448,16 +448,8 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	for _, m := range marks {
 		for errand := b.Begin(m); errand != nil; {
 			id := timer.ShardOf(topic, m.ID, e.shards)
-			r, err := e.Do(ctx, id, errand.Command, true)
-			turn := b.Take(errand, &r, err)
-			if turn == bulk.Reread {
-				t, err := e.Timer(ctx, id, b.Query.Topic, m.ID)
-				if err != nil {
-					return err
-				}
-				turn = b.Reread(errand, t)
-			}
-			if turn == bulk.Settled {
+			r, err := e.Do(ctx, id, errand.Command, errand.Brief())
+			if !b.Take(errand, &r, err) {
 				break
 			}
 		}
