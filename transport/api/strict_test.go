@@ -173,6 +173,9 @@ func TestTimesRefused(t *testing.T) {
 		}
 		bad(v, 400, code)
 	}
+	for _, body := range []string{`{"delay":"1h","at_ms":5}`, `{"at":"2026-06-01T12:00:00Z","delay":"soon"}`} {
+		h.do("POST", timersPath, body).problem(400, web.BadTime).has("detail", `"give one of at, at_ms, at_local, delay, delay_ms, not several"`)
+	}
 	for _, v := range []string{`"delay":"100000h"`, `"delay":"9999999999999999999999h"`, `"delay_ms":9223372036854775807`, `"delay":"16000w"`, `"delay":"3700d"`,
 		`"at":"2037-06-01T12:00:00Z"`, `"at":"9999-12-31T23:59:59Z"`, `"at_ms":9223372036854775807`, `"at_ms":4000000000000000`} {
 		bad(v, 422, "beyond_horizon")

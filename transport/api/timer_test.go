@@ -31,7 +31,17 @@ func TestAddReadPatchCancel(t *testing.T) {
 	}
 	h.do("PATCH", timersPath+"/a", `{"priority":9,"at_ms":1780317000500}`, `If-Match: "1"`).want(200).
 		has("version", "2", "priority", "9", "due_ms", "1780317000500", "payload.order", "77")
-	h.do("PATCH", timersPath+"/a", `{"priority":1}`, `If-Match: "1"`).problem(412, "version_mismatch")
+	for _, method := range []string{"PATCH", "PUT", "DELETE"} {
+		body := map[string]string{"PATCH": `{"priority":1}`, "PUT": `{"delay":"1h",` + cb + `}`}[method]
+		r := h.do(method, timersPath+"/a", body, `If-Match: "1"`).problem(412, "version_mismatch")
+		if r.has("existing.version", "2", "detail", `"the timer is not at that version, but at 2; read it again"`); r.header.Get("ETag") != `"2"` {
+			t.Errorf("%s: ETag %q", method, r.header.Get("ETag"))
+		}
+	}
+	r = h.do("PUT", timersPath+"/a", `{"delay":"1h",`+cb+`}`, `If-None-Match: *`).problem(412, "version_mismatch")
+	if r.has("detail", `"the id is in use"`); r.header.Get("ETag") != `"2"` {
+		t.Errorf("ETag %q", r.header.Get("ETag"))
+	}
 	h.do("POST", timersPath+"/a/fire", "").want(200).has("version", "2", "due_ms", "1780317000500", "next_attempt_ms", "1780315200000", "asked", `"2026-06-01T12:00:00.000Z"`, "asked_ms", "1780315200000")
 	h.do("DELETE", timersPath+"/a", "").want(200).has("outcome", `"prevented"`)
 	h.do("DELETE", timersPath+"/a", "").want(200).has("outcome", `"prevented"`)

@@ -88,6 +88,12 @@ func TestTopicVersion(t *testing.T) {
 		t.Fatalf("%s, and read %s", first, read)
 	}
 	second := etag(h.do("PATCH", orders, `{"history":"24h"}`, first).want(200))
+	for _, method := range []string{"PUT", "PATCH", "DELETE"} {
+		r := h.do(method, orders, map[bool]string{false: `{"history":"1h"}`}[method == "DELETE"], first).problem(412, "version_mismatch")
+		if got := etag(r); got != second {
+			t.Errorf("%s: the answer's %s, want %s", method, got, second)
+		}
+	}
 	for _, method := range []string{"PUT", "PATCH"} {
 		h.do(method, orders, `{"history":"1h"}`, first).problem(412, "version_mismatch")
 		h.do(method, orders, `{"history":"1h"}`, `If-Match: "9-9"`).problem(412, "version_mismatch")

@@ -293,7 +293,7 @@ func (b *batch) attempt(rq *web.Request, todo []*operation, nowMs int64, brief b
 			continue
 		}
 		op.topic = t
-		b.send = append(b.send, timer.Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel, Room: rq.ShardRoom()})
+		b.send = append(b.send, timer.Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel && op.in.ifMatch == 0, Room: rq.ShardRoom()})
 		b.sent = append(b.sent, op)
 	}
 	defer clear(b.send)

@@ -2,6 +2,7 @@ package timers
 
 import (
 	"cmp"
+	"fmt"
 
 	"carillon/timer"
 	"carillon/transport/api/spec"
@@ -354,7 +355,7 @@ func refusal(code timer.Code) *web.Problem {
 	case timer.NotFound:
 		return web.Fail(404, web.UnknownTimer, "there is no such timer")
 	case timer.VersionMismatch:
-		return web.Fail(412, "version_mismatch", "the timer is not at that version, or (with If-None-Match) the id is in use")
+		return web.Fail(412, "version_mismatch", "the timer is not at that version, or there is none of this id; read it again")
 	case timer.TopicClosed:
 		return web.Fail(503, web.Unavailable, "the topic is being deleted; nothing was changed")
 	}
@@ -367,8 +368,16 @@ func refusalOf(c *timer.Command, r *timer.Result) *web.Problem {
 	if r.Code == timer.Exists && c.Merge == timer.MergeCollect {
 		p.Detail = "nothing can be appended to the timer of this id: it, or its successor, repeats, or its payload cannot be an element of an array: it is not JSON, or nests 64 deep"
 	}
+	if r.Code == timer.VersionMismatch && c.CreateOnly {
+		p.Detail = "the id is in use"
+	} else if r.Code == timer.VersionMismatch && r.Timer != nil {
+		p.Detail = fmt.Sprintf("the timer is not at that version, but at %d; read it again", r.Timer.Version)
+	}
 	if p != nil && (p.Status == 409 || p.Status == 412) && r.Timer != nil {
 		p.Existing = r.Timer
+		if p.Status == 412 {
+			p.ETag = web.AppendETag(nil, r.Timer.Version)
+		}
 	}
 	return p
 }

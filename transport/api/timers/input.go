@@ -85,6 +85,9 @@ func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 	case spec.FKey:
 		in.key = r.Text("key")
 	case spec.FAt, spec.FAtMs, spec.FDelay, spec.FDelayMs, spec.FAtLocal:
+		if times := in.given &^ in.null & spec.TimeFields; times&(times-1) != 0 { // before a fault of the second
+			r.Reject(web.Bad(web.BadTime, "give one of at, at_ms, at_local, delay, delay_ms, not several"))
+		}
 		spec.ReadWhen(r, &in.when, f)
 	case spec.FZone:
 		in.when.Zone = spec.ReadZone(r, "zone", web.BadTime)

@@ -59,7 +59,7 @@ func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 	if p != nil {
 		return p
 	}
-	res, t, p := change(rq, tr, v, v == vCancel)
+	res, t, p := change(rq, tr, v, v == vCancel && tr.ifMatch == 0)
 	if p == nil && (res.Code == timer.NotFound || res.Code == timer.OverDead) { // it may have ended long ago
 		var err error
 		if res.Code, err = tr.tooLate(rq, t, res.Code, v); err != nil {
@@ -68,9 +68,7 @@ func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 		res.Unchanged = res.Code == timer.Prevented
 	}
 	rq.Unlogged = rq.Unlogged || unchanged(&res)
-	if v == vCancel {
-		res.Timer = nil // its state is not asked for
-	} else {
+	if v != vCancel {
 		rq.ID = tr.id // of an add it may be new
 	}
 	if p == nil {

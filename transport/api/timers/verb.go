@@ -84,8 +84,6 @@ func (tr *timerRequest) check(v verb, inBatch bool) *web.Problem {
 func (tr *timerRequest) checkTime(v verb) *web.Problem {
 	n := bits.OnesCount64(uint64(tr.given & spec.TimeFields))
 	switch {
-	case n > 1:
-		return web.Bad(web.BadTime, "give one of at, at_ms, at_local, delay, delay_ms, not several")
 	case n == 0 && (v == vAdd || v == vPut) && !spec.HasCron(&tr.spec):
 		return web.Bad(web.BadTime, "a time is required: one of at, at_ms, at_local, delay, delay_ms; only repeat.cron makes its own")
 	}

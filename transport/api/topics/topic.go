@@ -57,7 +57,7 @@ func Put(rq *web.Request) *web.Problem {
 	t, created, err := rq.Core.Topics.Put(rq.Base, rq.Topic, policy, change)
 	switch {
 	case err != nil:
-		return topicFault(err, change)
+		return topicFault(rq, err, change)
 	case change.DryRun && created:
 		return wouldChange(rq, nil, t, 0)
 	case change.DryRun:
@@ -123,21 +123,31 @@ func retried(rq *web.Request, change timer.TopicChange, do func(t *timer.Topic) 
 			}
 		}
 		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || try == patchTries-1 || !rq.Sleep(2*time.Millisecond<<try) {
-			return topicFault(err, change)
+			return topicFault(rq, err, change)
 		}
 	}
 }
 
 // topicFault is engineFault for a change of a topic: where the client named no version, others have
 // changed it again and again.
-func topicFault(err error, change timer.TopicChange) *web.Problem {
+func topicFault(rq *web.Request, err error, change timer.TopicChange) *web.Problem {
 	switch {
 	case errors.Is(err, timer.ErrTopicVersion) && change.New:
-		return web.Fail(412, "version_mismatch", "the topic is there already")
+		return presentVersion(rq, web.Fail(412, "version_mismatch", "the topic is there already"))
 	case errors.Is(err, timer.ErrTopicVersion) && change.Version == 0:
 		return web.Fail(503, "overloaded", "the topic keeps changing; nothing was changed")
 	}
-	return web.Fault(err)
+	return presentVersion(rq, web.Fault(err))
+}
+
+// presentVersion gives a 412 the ETag of the topic as it is now.
+func presentVersion(rq *web.Request, p *web.Problem) *web.Problem {
+	if p.Status == 412 {
+		if t, err := rq.Core.Topics.Latest(rq.Base, rq.Topic); err == nil {
+			p.ETag = web.AppendTopicETag(nil, t)
+		}
+	}
+	return p
 }
 
 // topicChange is the version that a change of the topic is for, whether it is forced, and whether
@@ -193,7 +203,7 @@ func Delete(rq *web.Request) *web.Problem {
 	n, err := rq.Core.Topics.Delete(rq.Base, rq.Topic, change)
 	rq.Count = n
 	if err != nil {
-		return cutOff(err, n)
+		return presentVersion(rq, cutOff(err, n))
 	}
 	return rq.Value(200, map[string]int{"cancelled": n})
 }

@@ -19,6 +19,8 @@ type Problem struct {
 	Allow   string // of a 405
 	// Existing is the timer that is in the way; nil: none, or it is not known.
 	Existing *timer.Timer
+	// ETag is, of a 412, what the timer or topic has now; nil: it is not known.
+	ETag []byte
 	// RetryAfter is in seconds; 0: one.
 	RetryAfter int
 	// An error of the engine that has no problem of its own: for the log, never shown.
@@ -119,6 +121,9 @@ func WriteProblem(ctx *fasthttp.RequestCtx, p *Problem) {
 	p.setRetryAfter(&ctx.Response.Header)
 	if p.Allow != "" {
 		ctx.Response.Header.Set("Allow", p.Allow)
+	}
+	if p.ETag != nil {
+		ctx.Response.Header.SetCanonical(ETagName, p.ETag)
 	}
 	if p.Status == 401 {
 		ctx.Response.Header.Set("WWW-Authenticate", `Bearer realm="carillon"`)

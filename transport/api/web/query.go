@@ -104,7 +104,7 @@ func (q *Query) Limit() int { return q.Integer("limit", 1000, 100) }
 // Cursor has take read the place where a page begins, if one was given.
 func (q *Query) Cursor(take func(text string) (ok bool)) {
 	if text, given := q.Value("cursor"); given && q.fault == nil && !take(text) {
-		q.Reject(BadRequest, "query: cursor is not one of this listing")
+		q.Reject(BadRequest, "query: cursor is not one of this listing with these filters; begin without a cursor")
 	}
 }
 
