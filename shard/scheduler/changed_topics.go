@@ -58,6 +58,9 @@ func (ct *changedTopics) refresh(q *topicQueue, topic *timer.Topic) {
 		q.resumedMs = ct.now.WallMs
 	}
 	same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
+	if !same && ct.spreadsOtherwise(q, topic) {
+		ct.due.rearmAll() // the timers wait in the wheel, by the old policy
+	}
 	q.topic = topic
 	if same {
 		ct.followPause(q)
@@ -66,6 +69,16 @@ func (ct *changedTopics) refresh(q *topicQueue, topic *timer.Topic) {
 	ct.keys.setOrder(q)
 	ct.limits.set(q)
 	ct.reroute(q)
+}
+
+// spreadsOtherwise reports whether timers that wait for their spread wait for another time by a new
+// policy.
+func (ct *changedTopics) spreadsOtherwise(q *topicQueue, topic *timer.Topic) bool {
+	if topic == nil || q.topic == nil || topic.Policy.SpreadMs == q.topic.Policy.SpreadMs && topic.Policy.Serial == q.topic.Policy.Serial {
+		return false
+	}
+	wheel, _ := ct.table.WheelWaits(q.id)
+	return wheel.Spread > 0
 }
 
 // reroute starts to queue a topic's timers again. Cost: O(permits that it has).

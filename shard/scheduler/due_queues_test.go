@@ -245,6 +245,33 @@ func TestSpread(t *testing.T) {
 	}
 }
 
+// TestSpreadChanges: timers that wait for their spread follow a policy with another one, also where
+// they have waited for long, and nothing else of the topic is due.
+func TestSpreadChanges(t *testing.T) {
+	for name, set := range map[string]func(*timer.Policy){
+		"none": func(*timer.Policy) {}, "less": func(p *timer.Policy) { p.SpreadMs = 10 }, "pulled": pulled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, func(p *timer.Policy) { p.SpreadMs = 3_600_000 })
+			for i := range 50 {
+				r.add(string(rune('A'+i)), 0)
+			}
+			r.turn()
+			for range 5 {
+				r.Sweep()
+				r.turn()
+			}
+			r.counted("spread 50 ")
+			r.topic(1, set)
+			r.pass(100 * time.Millisecond)
+			if n := len(r.calls) + len(r.pull(1, 100)); n != 50 {
+				t.Errorf("%d of 50 timers started", n)
+			}
+		})
+	}
+}
+
 // TestTurnEnds: a turn whose time is over leaves the rest to the next one, and none is forgotten.
 func TestTurnEnds(t *testing.T) {
 	r := newReplica(t)
