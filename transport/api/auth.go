@@ -52,13 +52,13 @@ func (rq *request) authenticate(pat *pattern) *web.Problem {
 
 // authorise holds the route against the token: a topic that is not the token's is not there at all.
 func (rq *request) authorise() *web.Problem {
-	if rq.Who == nil {
+	if rq.Scope = rq.route.scope; rq.Who == nil {
 		return nil
 	}
 	if rq.Topic != "" && !rq.Who.Sees(rq.Topic) {
-		return rq.NotReached()
+		return rq.Who.NotReached(rq.Topic)
 	}
-	if p := rq.Needs(rq.route.scope); p != nil {
+	if p := rq.Who.Needs(rq.Scope); p != nil {
 		return p
 	}
 	if rq.route.everyTopic && !rq.Who.SeesAll() {

@@ -142,6 +142,49 @@ func TestBulkJudgesAnew(t *testing.T) {
 	h.do("GET", timersPath+"/t001", "").has("version", "2")
 }
 
+// A bulk change ends with its token, and says how far it came.
+func TestBulkOfARevokedToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	const root, shop = `root add,read,admin "*"`, `shop add,cancel "*"`
+	for name, tt := range map[string]struct {
+		then   string // the token's line
+		status int
+		code   string
+	}{
+		"its line is gone":     {`someone add "*"`, 401, web.Unauthorized},
+		"it reaches others":    {`shop add,cancel "others"`, 404, web.UnknownTopic},
+		"it may not cancel":    {`shop add "*"`, 403, web.Forbidden},
+		"it may do other more": {`shop add,cancel,read "*"`, 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			authFile(t, path, root, shop)
+			auth, err := LoadAuth(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHarness(t, func(c *Config) { c.Auth = auth })
+			h.do("PUT", orders, `{}`, "Authorization: Bearer root").want(201)
+			for i := range 4 {
+				h.do("PUT", fmt.Sprint(timersPath, "/", i), `{"delay":"1h",`+cb+`}`, "Authorization: Bearer root").want(201)
+			}
+			h.engine.beforeDo = func() {
+				authFile(t, path, root, tt.then)
+				if err := auth.Reload(); err != nil {
+					t.Error(err)
+				}
+			}
+			r := h.do("POST", orders+"/cancel", `{"all":true}`, "Authorization: Bearer shop")
+			if tt.status == 200 {
+				r.want(200).has("changed", "4")
+				return
+			}
+			if r.problem(tt.status, tt.code); !strings.Contains(r.body, "; 1 timers have been changed so far, and stay so") {
+				t.Error(r.body)
+			}
+		})
+	}
+}
+
 // A bulk change that does not come to its end says why, and how far it came.
 func TestBulkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"carillon/timer"
 	"carillon/timer/bulk"
 	"carillon/transport/api/web"
 )
@@ -31,7 +32,7 @@ func Run(rq *web.Request, b *bulk.Update, skips *Skips) *web.Problem {
 	return Answer(rq, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), skips, would)
 }
 
-// Do does a bulk change, of which a node has few under way at a time.
+// Do does a bulk change, of which a node has few under way at a time. It ends with the token.
 func Do(rq *web.Request, b *bulk.Update) *web.Problem {
 	token, fault := rq.Bulks.Take(rq.Who)
 	if fault != nil {
@@ -40,12 +41,25 @@ func Do(rq *web.Request, b *bulk.Update) *web.Problem {
 	defer rq.Bulks.Give(token)
 	ctx, cancel := context.WithTimeoutCause(rq.Ending, rq.Limits.BulkTime, errBulkTime)
 	defer cancel()
+	ctx, revoke := context.WithCancelCause(ctx)
+	defer revoke(nil)
+	plan := b.Plan
+	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		if p := rq.Recheck(); p != nil {
+			revoke(p)
+			return nil, bulk.Pass
+		}
+		return plan(m)
+	}
 	err := rq.Core.Timers.Bulk(ctx, b)
-	if err == nil {
+	revoked, _ := errors.AsType[*web.Problem](context.Cause(ctx))
+	if err == nil && revoked == nil {
 		return nil
 	}
 	p := web.Fault(err)
 	switch {
+	case revoked != nil:
+		p = revoked
 	case errors.Is(context.Cause(ctx), errBulkTime):
 		p = web.Fail(503, web.Unavailable, errBulkTime.Error())
 	case rq.Ending.Err() != nil:

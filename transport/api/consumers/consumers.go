@@ -97,7 +97,7 @@ func pull(rq *web.Request, topic timer.TopicID, p backend.Pull) ([]backend.Pulle
 	if got, err = rq.Core.Consumers.Pull(ctx, topic, p); err != nil {
 		return nil, web.Fault(err)
 	}
-	if fault := rq.Recheck(web.ScopeAdd); fault != nil {
+	if fault := rq.Recheck(); fault != nil {
 		if len(got) > 0 {
 			rq.Core.Consumers.Return(rq.Base, topic, got)
 		}

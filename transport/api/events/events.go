@@ -76,7 +76,7 @@ func Watch(rq *web.Request) *web.Problem {
 // mayWatch leaves breakers out, which are of receivers of all topics, where the token does not have
 // the scope cluster.
 func mayWatch(rq *web.Request, w *backend.Watch) *web.Problem {
-	lacking := rq.Needs(web.ScopeCluster)
+	lacking := rq.Who.Needs(web.ScopeCluster)
 	if lacking == nil || len(w.Kinds) == 0 {
 		return nil
 	}

@@ -209,7 +209,7 @@ func (b *batch) readOp(rq *web.Request, r *web.Reader) operation {
 	case op.verb == noVerb:
 		op.problem = web.Bad(web.BadRequest, "op: must be one of add, put, patch, cancel, fire")
 	default:
-		if op.problem = rq.Needs(verbs[op.verb].scope); op.problem == nil {
+		if op.problem = rq.Who.Needs(verbs[op.verb].scope); op.problem == nil {
 			op.problem = in.check(op.verb, true)
 		}
 	}

@@ -59,16 +59,16 @@ func (p *Principal) Token() (sum [sha256.Size]byte) {
 func (p *Principal) SeesAll() bool { return p == nil || p.All }
 
 // Needs refuses a token that has none of these scopes, by their names.
-func (rq *Request) Needs(s Scope) *Problem {
-	if rq.Who.May(s) {
+func (p *Principal) Needs(s Scope) *Problem {
+	if p.May(s) {
 		return nil
 	}
-	return Failf(403, Forbidden, "this needs the scope %s; the token has %s", strings.Join(s.Names(), " or "), strings.Join(rq.Who.Scopes.Names(), ", "))
+	return Failf(403, Forbidden, "this needs the scope %s; the token has %s", strings.Join(s.Names(), " or "), strings.Join(p.Scopes.Names(), ", "))
 }
 
 // Recheck refuses a request that has lasted, if the same request would be refused by now: the auth
 // file, or the authorities of clients, may have been read again since it began.
-func (rq *Request) Recheck(s Scope) *Problem {
+func (rq *Request) Recheck() *Problem {
 	if c := rq.Conn(); c != nil && !c.Trusted() {
 		return Fail(401, Unauthorized, "the authority of the client's certificate is no longer trusted")
 	}
@@ -79,21 +79,20 @@ func (rq *Request) Recheck(s Scope) *Problem {
 	if who == nil {
 		return Fail(401, Unauthorized, "the token has been revoked or has expired")
 	}
-	rq.Who = who
 	if !who.Sees(rq.Topic) {
-		return rq.NotReached()
+		return who.NotReached(rq.Topic)
 	}
-	return rq.Needs(s)
+	return who.Needs(rq.Scope)
 }
 
 // NotReached is the answer about a topic that is not the token's. It reveals nothing of the topic.
-func (rq *Request) NotReached() *Problem {
-	most := min(len(rq.Who.Topics), 5)
-	reaches := strings.Join(rq.Who.Topics[:most], ", ")
-	if most < len(rq.Who.Topics) {
+func (p *Principal) NotReached(topic string) *Problem {
+	most := min(len(p.Topics), 5)
+	reaches := strings.Join(p.Topics[:most], ", ")
+	if most < len(p.Topics) {
 		reaches += ", …"
 	}
-	return Failf(404, UnknownTopic, "there is no topic %s that this token reaches (its topics: %s)", rq.Topic, reaches)
+	return Failf(404, UnknownTopic, "there is no topic %s that this token reaches (its topics: %s)", topic, reaches)
 }
 
 // May reports whether any of the scopes is held; always, when the API is open.

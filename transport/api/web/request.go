@@ -21,6 +21,7 @@ type Request struct {
 	*Node
 	Ctx   *fasthttp.RequestCtx
 	Who   *Principal    // nil when the API is open
+	Scope Scope         // that its route needs
 	Core  *backend.Core // nil where the route is for a node alone
 	Query Query
 

@@ -158,7 +158,7 @@ func (rq *Request) QueryTopic(name string) (*timer.Topic, *Problem) {
 	}
 	rq.Topic = name
 	if rq.Who != nil && !rq.Who.Sees(name) {
-		return nil, rq.NotReached()
+		return nil, rq.Who.NotReached(rq.Topic)
 	}
 	return rq.FindTopic(false)
 }
