@@ -376,7 +376,7 @@ func TestDeletionThatIsCutOff(t *testing.T) {
 	}{
 		{timer.DeletingError{Cause: timer.ErrNoLeader}, 503, "no_leader", "the shard has no leader now; 2 timers have been cancelled so far; the topic is closed, and its deletion goes on by itself"},
 		{timer.DeletingError{Cause: timer.ErrUnknown}, 503, "unavailable", timer.ErrUnknown.Error() + "; 2 timers have been cancelled so far; the topic is closed, and its deletion goes on by itself"},
-		{timer.ErrTopicVersion, 412, "version_mismatch", "the topic has changed since: it is not at that version; read it again; 2 timers have been cancelled so far"},
+		{timer.ErrTopicVersion, 412, "version_mismatch", "the topic has changed or is gone: it is not at that version; read it again; 2 timers have been cancelled so far"},
 	} {
 		var tr trail
 		h := newHarness(t, func(c *Config) { c.Audit, c.Engine = tr.record, &cutOffEngine{c.Engine.(*fakeEngine), tt.err} })

@@ -40,7 +40,7 @@ func Fault(err error) *Problem {
 	case errors.Is(err, timer.ErrNamedSerial):
 		return Fail(422, UnknownOutcomeTopic, timer.ErrNamedSerial.Error())
 	case errors.Is(err, timer.ErrTopicVersion):
-		return Fail(412, "version_mismatch", "the topic has changed since: it is not at that version; read it again")
+		return Fail(412, "version_mismatch", "the topic has changed or is gone: it is not at that version; read it again")
 	case errors.Is(err, timer.ErrTooManyTopics):
 		return Fail(429, "quota", err.Error())
 	case errors.Is(err, timer.ErrFeatureLevel):
