@@ -7,22 +7,25 @@ import (
 	"testing"
 )
 
-// A run in which nothing succeeded measured nothing: it fails, and prints the server's error.
+// A run in which nothing succeeded measured nothing: it fails, and prints the server's error. What is
+// answered 404 is no success where no timer was added.
 func TestLoadtestWithoutSuccess(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = w.Write([]byte(`{"code":"unauthorized","detail":"no such token"}`))
-	}))
-	t.Cleanup(server.Close)
-	got := carillon(t, "", nil, "loadtest", "add", "-n", "3", "-c", "1", "-q", "--url", server.URL)
-	if got.code != exitFailure || !strings.Contains(got.err, "no operation succeeded") || !strings.Contains(got.err, "no such token") {
-		t.Errorf("exit %d\n%s\n%s", got.code, got.err, got.out)
+	for mode, status := range map[string]int{"add": 401, "mixed": 404} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(`{"code":"unauthorized","detail":"no such token"}`))
+		}))
+		t.Cleanup(server.Close)
+		got := carillon(t, "", nil, "loadtest", mode, "-n", "30", "-c", "1", "-q", "--url", server.URL)
+		if got.code != exitFailure || !strings.Contains(got.err, "no operation succeeded") || !strings.Contains(got.err, "no such token") {
+			t.Errorf("%s: exit %d\n%s\n%s", mode, got.code, got.err, got.out)
+		}
 	}
 }
 
 // A zero is no way to ask for a default.
 func TestLoadtestTakesNoZero(t *testing.T) {
-	for _, flag := range []string{"--connections", "--payload", "--topics", "--seed", "--timeout", "--drain", "--grace", "--cancel-share"} {
+	for _, flag := range []string{"--connections", "--payload", "--topics", "--seed", "--timeout", "--drain", "--grace", "--cancel-share", "--timers"} {
 		got := carillon(t, "", nil, "loadtest", "add", flag, "0", "--url", "http://127.0.0.1:1")
 		if got.code != exitUsage || !strings.Contains(got.err, flag+": must be more than 0") {
 			t.Errorf("exit %d: %s", got.code, got.err)
