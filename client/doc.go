@@ -9,9 +9,9 @@
 // A refusal is a *Problem; errors.Is finds its code: errors.Is(err, client.ErrInFlight). Any other
 // error means that there was no answer, and then a change may or may not have been made. Calls that
 // are safe to repeat are repeated, within Options.Retries, on 429 and 503 and when the connection
-// failed: reads, Cancel without a condition, PutTopic, Ack, changes of a node but its removal, a
-// Put without a condition or a count and with an absolute time, and an Add with an id and an
-// absolute time or with an IdempotencyKey, that does not repeat and names no merge rule but
+// failed: reads, Cancel without a condition, PutTopic, Ack, Nack, Extend, changes of a node but its
+// removal, a Put without a condition or a count and with an absolute time, and an Add with an id
+// and an absolute time or with an IdempotencyKey, that does not repeat and names no merge rule but
 // MergeReject; where it may have been done and the rule is the topic's, only if that rejects, too.
 // For all others, look, or use a Cond. A node that takes no connection has seen nothing: the next
 // node is then given any call.

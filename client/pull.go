@@ -65,35 +65,37 @@ type wireReceipts struct {
 // Ack reports the timers as done. Doing it twice is good. Where the lease of a receipt is over,
 // or it is none, the error is ErrOver; the results have which, and the others were taken.
 func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, error) {
-	return c.report(ctx, "ack", wireReceipts{Receipts: receipts}, true)
+	return c.report(ctx, "ack", wireReceipts{Receipts: receipts})
 }
 
 // Backoff is the delay of a Nack that leaves it to the topic's policy.
 const Backoff time.Duration = -1
 
 // Nack reports the timers as failed: they come again after the delay, or the Backoff. The reason
-// shows in LastError. Its error is as Ack's.
+// shows in LastError. Its error is as Ack's, but where the answer to a Nack was lost, its repetition
+// finds the lease over.
 func (c *Client) Nack(ctx context.Context, delay time.Duration, reason string, receipts ...string) ([]ReceiptResult, error) {
 	body := wireReceipts{Receipts: receipts, Reason: reason}
 	if delay >= 0 {
 		body.Delay = (*wireDuration)(&delay)
 	}
-	return c.report(ctx, "nack", body, false)
+	return c.report(ctx, "nack", body)
 }
 
 // Extend makes the leases end that long from now. Its error is as Ack's.
 func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...string) ([]ReceiptResult, error) {
-	return c.report(ctx, "extend", wireReceipts{Receipts: receipts, Lease: wireDuration(lease)}, false)
+	return c.report(ctx, "extend", wireReceipts{Receipts: receipts, Lease: wireDuration(lease)})
 }
 
-func (c *Client) report(ctx context.Context, what string, body wireReceipts, repeatable bool) ([]ReceiptResult, error) {
+// report is repeated: a receipt is of one lease, and does nothing to a later one.
+func (c *Client) report(ctx context.Context, what string, body wireReceipts) ([]ReceiptResult, error) {
 	var answer struct {
 		Results []ReceiptResult `json:"results"`
 	}
 	if body.Receipts == nil {
 		body.Receipts = []string{}
 	}
-	if err := c.call(ctx, Request{Method: http.MethodPost, Path: Path(what), Repeatable: repeatable}, body, &answer); err != nil {
+	if err := c.call(ctx, Request{Method: http.MethodPost, Path: Path(what), Repeatable: true}, body, &answer); err != nil {
 		return nil, err
 	}
 	over := 0

@@ -56,12 +56,12 @@ export interface ManyOptions extends CallOptions {
  *
  * A refusal is a Problem, with its code. Any other error means that there was no answer, and then a
  * change may or may not have been made. Calls that are safe to repeat are repeated: reads, a cancel
- * without a condition, putTopic, ack, changes of a node but its removal, a put without a condition
- * or a count and with an absolute time, and an add with an id and an absolute time or with an
- * idempotencyKey, that does not repeat and names no merge rule but reject; where it may have been
- * done and the rule is the topic's, only if that rejects, too; and one with an id and a part, of
- * those that collect. Another node is tried when one does not answer; a call about one timer goes to
- * the node that leads its shard, where an answer has named that.
+ * without a condition, putTopic, ack, nack, extend, changes of a node but its removal, a put without
+ * a condition or a count and with an absolute time, and an add with an id and an absolute time or
+ * with an idempotencyKey, that does not repeat and names no merge rule but reject; where it may have
+ * been done and the rule is the topic's, only if that rejects, too; and one with an id and a part,
+ * of those that collect. Another node is tried when one does not answer; a call about one timer goes
+ * to the node that leads its shard, where an answer has named that.
  */
 export class Client {
   readonly #calls: Calls;
@@ -309,12 +309,13 @@ export class Client {
    * Reports timers as done; twice is good. A result with the status 410 is of a lease that is over.
    */
   ack(receipts: string[], o: CallOptions = {}): Promise<t.ReceiptResult[]> {
-    return this.#report("ack", { receipts }, o, true);
+    return this.#report("ack", { receipts }, o);
   }
 
   /**
    * Reports timers as failed: they come again after the delay, or the topic's backoff. The reason
-   * shows as last_error.
+   * shows as last_error. Where the answer to a nack was lost, its repetition finds the lease over:
+   * 410.
    */
   nack(receipts: string[], o: CallOptions & { delay?: string; reason?: string } = {}): Promise<t.ReceiptResult[]> {
     return this.#report("nack", { receipts, delay: o.delay, reason: o.reason }, o);
@@ -455,8 +456,9 @@ export class Client {
     return this.#call({ method: "POST", path, body, timeoutMs: Infinity, ...limits(o), ...(o.dryRun && dryRun) });
   }
 
-  async #report(what: string, body: unknown, o: CallOptions, repeatable = false): Promise<t.ReceiptResult[]> {
-    return (await this.#call<{ results: t.ReceiptResult[] }>({ method: "POST", path: path(what), body, repeatable, ...limits(o) })).results;
+  // It is repeated: a receipt is of one lease, and does nothing to a later one.
+  async #report(what: string, body: unknown, o: CallOptions): Promise<t.ReceiptResult[]> {
+    return (await this.#call<{ results: t.ReceiptResult[] }>({ method: "POST", path: path(what), body, repeatable: true, ...limits(o) })).results;
   }
 
   async *#pages<T>(path: string, member: string, filter: object, o: CallOptions): AsyncGenerator<T> {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
 import random
 import re
@@ -15,7 +16,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Deque, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 from .errors import Error, NeverSent, Problem, Unanswered, not_done, read_problem, worth_repeating
@@ -128,10 +129,10 @@ class Calls:
                     raise
             tries += 1
 
-    def open(self, r: Request, silence: Optional[float]) -> Stream:
+    def open(self, r: Request, silence: float) -> Stream:
         """Makes a call once, and gives the answer to be read. silence is how long it may pause,
         in seconds."""
-        return self._any_node(lambda: Stream(*self._send(r, silence)))
+        return self._any_node(lambda: Stream(*self._send(r, time.monotonic() + silence), silence))
 
     def pause(self, err: BaseException, tries: int) -> float:
         """How long to wait before a call is made again that ended so, after as many tries
@@ -155,10 +156,9 @@ class Calls:
         return make()
 
     def _once(self, r: Request, deadline: float) -> Any:
-        remaining = deadline - time.monotonic()
-        exchange, pass_over = self._send(r, max(remaining, 0.001) if remaining < threading.TIMEOUT_MAX else None)
+        exchange, pass_over = self._send(r, deadline)
         try:
-            body = exchange.read(deadline)
+            body = exchange.read()
         except (OSError, http.client.HTTPException) as err:
             pass_over()
             raise Unanswered(f"carillon: {r.method} {r.path}: {err}") from err
@@ -167,7 +167,7 @@ class Calls:
         except ValueError as err:
             raise Error(f"carillon: {r.method} {r.path}: the answer cannot be read: {err}") from err
 
-    def _send(self, r: Request, timeout: Optional[float]) -> Tuple[_Exchange, Callable[[], None]]:
+    def _send(self, r: Request, deadline: float) -> Tuple[_Exchange, Callable[[], None]]:
         """Makes the call at one node. After a failure, and a 503, the next call goes to the next
         node."""
         at, leader = self._current, self._leaders.node(r.topic, r.timer)
@@ -185,12 +185,12 @@ class Calls:
         query = urlencode([(name, _text(v)) for name, v in r.query.items() if v is not None], doseq=True)
         target = r.path + ("?" + query if query else "")
         try:
-            exchange = self._nodes[index].request(r.method, target, headers, body, timeout, r.cancel)
+            exchange = self._nodes[index].request(r.method, target, headers, body, deadline, r.cancel)
             answer = exchange.response
             self._leaders.learn(answer.headers.get("Carillon-Leader") or "")
             if 200 <= answer.status < 300:
                 return exchange, pass_over
-            text = exchange.read(time.monotonic() + 30)
+            text = exchange.read()
         except NeverSent as err:
             pass_over()
             raise NeverSent(f"carillon: {r.method} {r.path}: {err}") from err
@@ -218,25 +218,26 @@ class _Node:
         self._idle: Deque[Tuple[float, http.client.HTTPConnection]] = deque()  # the one used last is at the right
 
     def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes], timeout: Optional[float],
+        self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes], deadline: float,
         cancel: Optional[Cancel],
     ) -> _Exchange:
-        connection = self._take() or self._connect(timeout)
-        sock = connection.sock
+        connection = self._take() or self._connect(max(deadline - time.monotonic(), 0.001))
+        timed = _TimedSocket(connection.sock, deadline)
+        connection.response_class = lambda _, **options: http.client.HTTPResponse(timed, **options)  # type: ignore
         try:
             if cancel:
-                cancel.watch(sock)
-            sock.settimeout(timeout)
+                cancel.watch(timed.sock)
+            timed.set_timeout()
             connection.request(method, self._prefix + target, body, headers)
-            return _Exchange(self, connection, sock, connection.getresponse(), cancel)
+            return _Exchange(self, connection, timed, connection.getresponse(), cancel)
         except BaseException:
             connection.close()
             if cancel:
                 cancel.watch(None)
             raise
 
-    def _connect(self, timeout: Optional[float]) -> http.client.HTTPConnection:
-        limit = _CONNECT_TIMEOUT if timeout is None else min(timeout, _CONNECT_TIMEOUT)
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        limit = min(timeout, _CONNECT_TIMEOUT)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=limit)
         if self._context is not None:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=limit, context=self._context)
@@ -280,30 +281,52 @@ def _readable(sock: socket.socket) -> bool:
         return bool(selector.select(0))
 
 
+class _TimedSocket:
+    """A socket from which nothing is read after the deadline, however little came at once."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self.sock, self.deadline = sock, deadline
+
+    def set_timeout(self) -> None:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer did not arrive in time")
+        self.sock.settimeout(left if left < threading.TIMEOUT_MAX else None)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What HTTPResponse reads."""
+        return io.BufferedReader(_TimedReader(self))
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, timed: _TimedSocket) -> None:
+        self._timed, self._file = timed, timed.sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Optional[int]:
+        self._timed.set_timeout()
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 class _Exchange:
     """A request that was sent, and its answer."""
 
     def __init__(
-        self, node: _Node, connection: http.client.HTTPConnection, sock: socket.socket,
+        self, node: _Node, connection: http.client.HTTPConnection, timed: _TimedSocket,
         response: http.client.HTTPResponse, cancel: Optional[Cancel],
     ) -> None:
-        self._node, self._connection, self.sock, self.response, self._cancel = node, connection, sock, response, cancel
+        self._node, self._connection, self.timed, self.response, self._cancel = node, connection, timed, response, cancel
 
-    def read(self, deadline: float) -> bytes:
+    def read(self) -> bytes:
         """Reads the whole answer, and gives the connection back."""
-        chunks: List[bytes] = []
         try:
-            while True:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError("the answer did not arrive in time")
-                self.sock.settimeout(left if left < threading.TIMEOUT_MAX else None)
-                chunk = self.response.read1(1 << 20)  # what has come: read waits for all of it
-                if not chunk:
-                    break
-                chunks.append(chunk)
-            if self.response.length:  # read gives what there is
-                raise http.client.IncompleteRead(b"".join(chunks), self.response.length)
+            body = self.response.read()
         except BaseException:
             self.close()
             raise
@@ -314,7 +337,7 @@ class _Exchange:
             self._connection.close()
         else:
             self._node.give_back(self._connection)
-        return b"".join(chunks)
+        return body
 
     def close(self) -> None:
         if self._cancel:
@@ -326,11 +349,12 @@ class _Exchange:
 class Stream:
     """An answer that is read as it comes."""
 
-    def __init__(self, exchange: _Exchange, pass_over: Callable[[], None]) -> None:
-        self._exchange, self.pass_over = exchange, pass_over
+    def __init__(self, exchange: _Exchange, pass_over: Callable[[], None], silence: float) -> None:
+        self._exchange, self.pass_over, self._silence = exchange, pass_over, silence
 
     def read(self) -> bytes:
         """What has come, at least a byte; none at the end."""
+        self._exchange.timed.deadline = time.monotonic() + self._silence
         try:
             return self._exchange.response.read1(1 << 16)
         except (OSError, http.client.HTTPException) as err:

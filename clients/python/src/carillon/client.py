@@ -25,12 +25,13 @@ class Client:
 
     A refusal is a Problem, with its code. Unanswered means that there was no answer, and then a
     change may or may not have been made. Calls that are safe to repeat are repeated: reads, a
-    cancel without a condition, put_topic, ack, changes of a node but its removal, a put without a
-    condition or a count and with an absolute time, and an add with an id and an absolute time or
-    with an idempotency_key, that does not repeat and names no merge rule but reject; where it may
-    have been done and the rule is the topic's, only if that rejects, too; and one with an id and a
-    part, of those that collect. Another node is tried when one does not answer; a call about one
-    timer goes to the node that leads its shard, where an answer has named that.
+    cancel without a condition, put_topic, ack, nack, extend, changes of a node but its removal, a
+    put without a condition or a count and with an absolute time, and an add with an id and an
+    absolute time or with an idempotency_key, that does not repeat and names no merge rule but
+    reject; where it may have been done and the rule is the topic's, only if that rejects, too; and
+    one with an id and a part, of those that collect. Another node is tried when one does not
+    answer; a call about one timer goes to the node that leads its shard, where an answer has named
+    that.
 
     retries is how often a call is repeated at most, max_wait the longest pause before that, even
     if Retry-After is longer, and timeout the limit of a call with its repetitions; all times are
@@ -377,26 +378,27 @@ class Client:
     def ack(self, receipts: Sequence[str], *, timeout: Optional[float] = None) -> List[t.ReceiptResult]:
         """Reports timers as done; twice is good. A result with the status 410 is of a lease that
         is over."""
-        return self._report("ack", {"receipts": receipts}, True, timeout)
+        return self._report("ack", {"receipts": receipts}, timeout)
 
     def nack(
         self, receipts: Sequence[str], *, delay: Optional[float] = None, reason: str = "",
         timeout: Optional[float] = None,
     ) -> List[t.ReceiptResult]:
         """Reports timers as failed: they come again after the delay, or the topic's backoff. The
-        reason shows as last_error."""
+        reason shows as last_error. Where the answer to a nack was lost, its repetition finds the
+        lease over: 410."""
         body: Dict[str, Any] = {"receipts": receipts}
         if delay is not None:
             body["delay"] = _duration(delay)
         if reason:
             body["reason"] = reason
-        return self._report("nack", body, False, timeout)
+        return self._report("nack", body, timeout)
 
     def extend(
         self, receipts: Sequence[str], lease: float, *, timeout: Optional[float] = None
     ) -> List[t.ReceiptResult]:
         """Makes the leases end that long from now."""
-        return self._report("extend", {"receipts": receipts, "lease": _duration(lease)}, False, timeout)
+        return self._report("extend", {"receipts": receipts, "lease": _duration(lease)}, timeout)
 
     def work(
         self, topic: str, handle: Callable[[t.Lease, threading.Event], object], *, concurrency: int = 1,
@@ -524,7 +526,7 @@ class Client:
     def backup(self) -> Iterator[bytes]:
         """A backup of the whole cluster, as it comes. It counts only when it is whole: carillon
         ctl backup checks that."""
-        stream = self.calls.open(Request("POST", path("backup")), None)
+        stream = self.calls.open(Request("POST", path("backup")), _FOREVER)
         try:
             while True:
                 chunk = stream.read()
@@ -559,8 +561,9 @@ class Client:
         limit = _FOREVER if timeout is None else timeout
         return self._post(parts, body, _DRY_RUN if dry_run else None, repeatable=dry_run, timeout=limit)
 
-    def _report(self, what: str, body: Any, repeatable: bool, timeout: Optional[float]) -> List[t.ReceiptResult]:
-        results: List[t.ReceiptResult] = self._post((what,), body, repeatable=repeatable, timeout=timeout)["results"]
+    def _report(self, what: str, body: Any, timeout: Optional[float]) -> List[t.ReceiptResult]:
+        # It is repeated: a receipt is of one lease, and does nothing to a later one.
+        results: List[t.ReceiptResult] = self._post((what,), body, repeatable=True, timeout=timeout)["results"]
         return results
 
     def _pages(self, path: str, member: str, query: Dict[str, Any], timeout: Optional[float]) -> Iterator[Any]:
