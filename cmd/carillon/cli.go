@@ -231,7 +231,9 @@ func (r *restoreCmd) AfterApply() error {
 }
 
 // AfterApply refuses a 0 in place of a number.
-func (*loadtestCmd) AfterApply(ctx *kong.Context) error { return refuseZero(ctx, "duration", "batch", "timers") }
+func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
+	return refuseZero(ctx, "duration", "batch", "timers")
+}
 
 // AfterApply refuses a 0 in place of a number.
 func (*serveCmd) AfterApply(ctx *kong.Context) error { return refuseZero(ctx) }
