@@ -178,12 +178,21 @@ func (c *consumer) run(work context.Context, l *Lease) {
 	c.mu.Lock()
 	delete(c.held, l.Receipt)
 	c.mu.Unlock()
-	// The report is sent although everything is being stopped; when the lease is over it is of no
-	// use.
+	if err := c.reportInTime(work, l.Receipt, failure); err != nil {
+		c.options.OnError(fmt.Errorf("client: report of %s/%s: %w", l.Topic, l.ID, err))
+	}
+}
+
+// reportInTime reports until that succeeds, although everything is being stopped. When the lease is
+// over it is of no use.
+func (c *consumer) reportInTime(work context.Context, receipt string, failure error) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(work), c.options.Lease)
 	defer cancel()
-	if err := c.report(within, l.Receipt, failure); err != nil {
-		c.options.OnError(fmt.Errorf("client: report of %s/%s: %w", l.Topic, l.ID, err))
+	for failed := 0; ; failed++ {
+		err := c.report(within, receipt, failure)
+		if err == nil || refusedForGood(err) || c.client.sleep(within, c.client.pause(err, failed)) != nil {
+			return err
+		}
 	}
 }
 

@@ -272,6 +272,46 @@ func TestWorkReportsFailures(t *testing.T) {
 	})
 }
 
+// A report is made again until the lease is over, however long that is after the client's own
+// repetitions: a node that starts again takes some seconds.
+func TestWorkReportsUntilTheLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPullTopic("a", "b")
+		p.fail = func(verb string) *http.Response {
+			if verb != "pull" && time.Since(p.start) < 8*time.Second {
+				return refusal(503, ErrUnavailable)
+			}
+			return nil
+		}
+		s := consume(t, p, WorkOptions{Concurrency: 2, Lease: 30 * time.Second}, func(_ context.Context, l *Lease) error {
+			if l.ID == "a" {
+				return nil
+			}
+			return RetryAfter(time.Hour, errors.New("later"))
+		})
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if got := p.heard(); !strings.Contains(got, "ack a") || !strings.Contains(got, "nack b 1h0m0s later") {
+			t.Errorf("%q", got)
+		}
+		s.end(t, 0)
+
+		p = newPullTopic("a")
+		p.fail = func(verb string) *http.Response {
+			if verb == "ack" {
+				return refusal(503, ErrUnavailable)
+			}
+			return nil
+		}
+		s = consume(t, p, WorkOptions{Lease: 30 * time.Second}, func(context.Context, *Lease) error { return nil })
+		synctest.Wait()
+		s.end(t, 1)
+		if late := time.Since(p.start); late > 30*time.Second {
+			t.Errorf("the report is given up after %v", late)
+		}
+	})
+}
+
 // A worker that is stopped pulls no more and finishes the timers that it has. When the grace period
 // ends, handlers that still run have their context cancelled and are waited for.
 func TestWorkStopsGracefully(t *testing.T) {

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from io import StringIO
 from typing import Any, Iterator, List, Tuple
 
-from carillon import Client, Problem, Unanswered, shard_of
+from carillon import Client, Problem, RetryAfter, Unanswered, shard_of
 from carillon.calls import encode
 from nodes import ROOT, FakeNode, Server, free_address, problem
 
@@ -247,6 +247,25 @@ class Calls(unittest.TestCase):
             working.join(10)
             self.assertFalse(working.is_alive(), "it waits for a handler that has ended")
             self.assertEqual([seen[1] for seen in node.seen], ["/v1/topics/o/pull", "/v1/nack"])
+
+    def test_a_worker_reports_until_the_lease_is_over(self) -> None:
+        lease = {"id": "a", "receipt": "r", "status": 200}
+        done, refused = {"body": {"timers": [lease], "results": [lease]}}, problem(503, "unavailable")
+        for seconds, replies, reports in (30, [done, *[refused] * 3, done], 4), (0.3, [done, refused], 2):
+            stop, errors = threading.Event(), []  # type: threading.Event, List[BaseException]
+
+            def fails(_: Any, lost: threading.Event) -> None:
+                stop.set()
+                raise RetryAfter(3600, "later")
+
+            with using(replies, retries=0) as (client, node):
+                began = time.monotonic()
+                client.work("o", fails, lease=seconds, wait=0, stop=stop, on_error=errors.append)
+            sent = [body for _, path, _, body in node.seen if path == "/v1/nack"]
+            self.assertGreaterEqual(len(sent), reports)
+            self.assertIn(b'"delay":"3600', sent[-1])
+            self.assertEqual(len(errors), 0 if seconds == 30 else 1)
+            self.assertLess(time.monotonic() - began, 5, "it reports for longer than the lease lasts")
 
     def test_a_workers_leases_are_held_on_to_after_an_on_error_that_fails(self) -> None:
         stop, extended = threading.Event(), threading.Event()

@@ -40,6 +40,21 @@ export async function work(client: Client, calls: Calls, topic: string, handle: 
   const stopped = () => wake();
   signal?.addEventListener("abort", stopped);
 
+  // Reports until that succeeds. When the lease is over it is of no use.
+  const report = async (receipt: string, failure: unknown) => {
+    const until = performance.now() + leaseMs;
+    for (let failed = 0; ; failed++) {
+      const limit = { timeoutMs: until - performance.now() };
+      try {
+        return failure === undefined ? await client.ack([receipt], limit) : await client.nack([receipt], { ...limit, ...nackOf(failure) });
+      } catch (err) {
+        const pause = calls.pause(err, failed);
+        if (refusedForGood(err) || performance.now() + pause >= until) throw err;
+        await sleep(pause);
+      }
+    }
+  };
+
   const run = async (lease: Lease) => {
     const hold = { until: performance.now() + leaseMs, lost: new AbortController() };
     held.set(lease.receipt, hold);
@@ -51,9 +66,7 @@ export async function work(client: Client, calls: Calls, topic: string, handle: 
     }
     held.delete(lease.receipt);
     try {
-      const limit = { timeoutMs: leaseMs }; // when the lease is over a report is of no use
-      const results = failure === undefined ? await client.ack([lease.receipt], limit) : await client.nack([lease.receipt], { ...limit, ...nackOf(failure) });
-      if (results[0]?.status !== 200) throw leaseIsOver();
+      if ((await report(lease.receipt, failure))[0]?.status !== 200) throw leaseIsOver();
     } catch (err) {
       onError(err);
     }

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Client, Problem, Unanswered, shardOf, type Options } from "../src/index.js";
+import { Client, Problem, RetryAfter, Unanswered, shardOf, type Options } from "../src/index.js";
 import { FakeNode, freeAddress, problem, root, type Reply } from "./nodes.js";
 
 const timer = { topic: "o", id: "a", state: "scheduled" };
@@ -76,6 +76,29 @@ test("an answer that is no JSON, as of a proxy's page, is none", async () => {
     await assert.rejects(client.get("o", "a"), (err) => err instanceof Unanswered && err.message.includes("GET /v1/topics/o/timers/a: the answer cannot be read"));
     assert.equal(node.seen.length, 1);
   });
+});
+
+test("a worker reports until the lease is over", async () => {
+  const lease = { id: "a", receipt: "r", status: 200 };
+  const done: Reply = { body: { timers: [lease], results: [lease] } };
+  const refused = problem(503, "unavailable");
+  for (const [leaseMs, reports, faults, replies] of [[30_000, 4, 0, [done, refused, refused, refused, done]], [300, 2, 1, [done, refused]]] as const) {
+    await using([[...replies]], { retries: 0 }, async (client, node) => {
+      const stop = new AbortController();
+      const errors: unknown[] = [];
+      const fails = () => {
+        stop.abort();
+        throw new RetryAfter(3_600_000, "later");
+      };
+      const began = Date.now();
+      await client.work("o", fails, { leaseMs, waitMs: 0, signal: stop.signal, onError: (err) => errors.push(err) });
+      const sent = node.seen.filter((r) => r.url === "/v1/nack");
+      assert.ok(sent.length >= reports, `${sent.length} reports`);
+      assert.match(sent.at(-1)?.body ?? "", /"delay":"3600000ms"/);
+      assert.equal(errors.length, faults);
+      assert.ok(Date.now() - began < 5000, "it reports for longer than the lease lasts");
+    });
+  }
 });
 
 test("an add that its topic may merge is not repeated", async () => {

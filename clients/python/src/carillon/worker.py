@@ -107,13 +107,7 @@ class Worker:
         with self._changed:
             del self._held[receipt]
         try:
-            # When the lease is over a report is of no use.
-            if failure is None:
-                results = self._client.ack([receipt], timeout=self._lease)
-            else:
-                delay = max(failure.delay, 0.0) if isinstance(failure, RetryAfter) else None
-                results = self._client.nack([receipt], delay=delay, reason=_reason(failure), timeout=self._lease)
-            if results[0]["status"] != 200:
+            if self._report(receipt, failure)[0]["status"] != 200:
                 raise Problem(410, {"code": "over", "detail": "the lease is over"})
         except Error as err:
             self._on_error(err)
@@ -121,6 +115,24 @@ class Worker:
             with self._changed:
                 self._running -= 1
                 self._changed.notify_all()
+
+    def _report(self, receipt: str, failure: Optional[BaseException]) -> List[ReceiptResult]:
+        """Reports until that succeeds. When the lease is over it is of no use."""
+        until = time.monotonic() + self._lease
+        delay = max(failure.delay, 0.0) if isinstance(failure, RetryAfter) else None
+        failed = 0
+        while True:
+            left = until - time.monotonic()
+            try:
+                if failure is None:
+                    return self._client.ack([receipt], timeout=left)
+                return self._client.nack([receipt], delay=delay, reason=_reason(failure), timeout=left)
+            except Error as err:
+                pause = self._client.calls.pause(err, failed)
+                if refused_for_good(err) or time.monotonic() + pause >= until:
+                    raise
+            time.sleep(pause)
+            failed += 1
 
     def _extend(self, ended: threading.Event) -> None:
         """Holds the leases whose handlers run, all in one call. It gives up those that are over."""
