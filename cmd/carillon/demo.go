@@ -31,7 +31,7 @@ func (c *demoCmd) Run(term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	ctx, release := terminal.UntilSignal(term)
+	ctx, release := untilDemoEnds()
 	defer release()
 	// When the reader of the output ends, such as head, the nodes must end, too.
 	signal.Ignore(syscall.SIGPIPE)
@@ -48,6 +48,17 @@ func (c *demoCmd) Run(term *terminal.Terminal) error {
 		return fmt.Errorf("the cluster broke its promise: %s", strings.Join(failures, ", "))
 	}
 	return nil
+}
+
+// untilDemoEnds is a context that ends with the first signal. Others change nothing: the nodes must
+// end and their files be removed, which takes seconds. A terminal that is closed is such a signal;
+// nodes would outlive it.
+func untilDemoEnds() (ctx context.Context, release func()) {
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(context.Background(), signals...)
 }
 
 // watchedOutput calls failed when it cannot be written.

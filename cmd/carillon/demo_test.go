@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A single node is killed and started again, and the account is clean. Nothing is left behind.
@@ -58,6 +59,21 @@ func checkEmpty(t *testing.T, dir string) {
 
 func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 	interruptDemo(t, func(p *process) { p.signal(t, syscall.SIGINT) })
+}
+
+// TestDemoCleansUpWhenInterruptedTwice: by somebody in a hurry.
+func TestDemoCleansUpWhenInterruptedTwice(t *testing.T) {
+	interruptDemo(t, func(p *process) {
+		p.signal(t, syscall.SIGINT)
+		time.Sleep(5 * time.Millisecond) // one signal stands for two that are pending
+		p.signal(t, syscall.SIGTERM)
+	})
+}
+
+// TestDemoCleansUpWhenItsTerminalIsClosed: a node takes the signal for the wish to read its files
+// again.
+func TestDemoCleansUpWhenItsTerminalIsClosed(t *testing.T) {
+	interruptDemo(t, func(p *process) { p.signal(t, syscall.SIGHUP) })
 }
 
 // TestDemoCleansUpWhenNobodyReads: as in carillon demo | head.
