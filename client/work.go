@@ -25,8 +25,9 @@ type WorkOptions struct {
 
 // Bounds of a consumer.
 const (
-	maxConcurrency = 1000 // receipts in one extension
-	maxReason      = 1024 // bytes
+	maxConcurrency = 1000        // receipts in one extension
+	maxReason      = 1024        // bytes
+	pullSilence    = time.Minute // after its wait a pull is given up
 )
 
 // Work is a worker of a pull topic: it pulls as many timers as it can handle at once, calls
@@ -114,7 +115,9 @@ func (c *consumer) pull(ctx context.Context, start func(*Lease)) error {
 			return nil
 		}
 		o := PullOptions{Max: n, Wait: c.options.Wait, Lease: c.options.Lease}
-		leases, err := c.client.Pull(ctx, c.topic, o)
+		within, cancel := context.WithTimeout(ctx, o.Wait+pullSilence)
+		leases, err := c.client.Pull(within, c.topic, o)
+		cancel()
 		c.release(n - len(leases))
 		for i := range leases {
 			start(&leases[i])
@@ -184,12 +187,14 @@ func (c *consumer) run(work context.Context, l *Lease) {
 }
 
 // reportInTime reports until that succeeds, although everything is being stopped. When the lease is
-// over it is of no use.
+// over it is of no use. A node that is silent leaves time for another.
 func (c *consumer) reportInTime(work context.Context, receipt string, failure error) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(work), c.options.Lease)
 	defer cancel()
 	for failed := 0; ; failed++ {
-		err := c.report(within, receipt, failure)
+		try, cancel := context.WithTimeout(within, c.options.Lease/3)
+		err := c.report(try, receipt, failure)
+		cancel()
 		if err == nil || refusedForGood(err) || c.client.sleep(within, c.client.pause(err, failed)) != nil {
 			return err
 		}

@@ -26,6 +26,7 @@ type pullTopic struct {
 	said   []string             // "2s ack a", in the order of arrival
 	start  time.Time
 	fail   func(verb string) *http.Response // nil: as it should be
+	hangs  map[string]bool                  // the next request of this verb is never answered
 }
 
 func newPullTopic(ids ...string) *pullTopic {
@@ -73,6 +74,10 @@ func (p *pullTopic) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	verb := req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]
+	if p.isHung(verb) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
 	if answer := p.failure(verb); answer != nil {
 		return answer, nil
 	}
@@ -106,6 +111,14 @@ func (p *pullTopic) RoundTrip(req *http.Request) (*http.Response, error) {
 		delete(p.leased, receipt)
 	}
 	return jsonAnswer(200, map[string]any{"results": results}), nil
+}
+
+func (p *pullTopic) isHung(verb string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	hung := p.hangs[verb]
+	delete(p.hangs, verb)
+	return hung
 }
 
 func (p *pullTopic) failure(verb string) *http.Response {
@@ -309,6 +322,26 @@ func TestWorkReportsUntilTheLeaseIsOver(t *testing.T) {
 		if late := time.Since(p.start); late > 30*time.Second {
 			t.Errorf("the report is given up after %v", late)
 		}
+	})
+}
+
+// A node that takes a request and is silent, as one whose disk or machine stands still, is left: a
+// pull a minute after its wait, and a report while the lease is good.
+func TestWorkLeavesASilentNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPullTopic("a")
+		p.hangs = map[string]bool{"pull": true, "ack": true}
+		s := consume(t, p, WorkOptions{Wait: 5 * time.Second, Lease: 30 * time.Second}, func(context.Context, *Lease) error { return nil })
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		got, acked := p.heard(), time.Duration(0)
+		if at, ok := strings.CutSuffix(got, " ack a"); ok {
+			acked, _ = time.ParseDuration(at)
+		}
+		if acked < 65*time.Second || acked > 65*time.Second+15*time.Second {
+			t.Errorf("%q", got)
+		}
+		s.end(t, 1)
 	})
 }
 

@@ -40,11 +40,12 @@ export async function work(client: Client, calls: Calls, topic: string, handle: 
   const stopped = () => wake();
   signal?.addEventListener("abort", stopped);
 
-  // Reports until that succeeds. When the lease is over it is of no use.
+  // Reports until that succeeds. When the lease is over it is of no use. A node that is silent
+  // leaves time for another.
   const report = async (receipt: string, failure: unknown) => {
     const until = performance.now() + leaseMs;
     for (let failed = 0; ; failed++) {
-      const limit = { timeoutMs: until - performance.now() };
+      const limit = { timeoutMs: Math.min(until - performance.now(), leaseMs / 3) };
       try {
         return failure === undefined ? await client.ack([receipt], limit) : await client.nack([receipt], { ...limit, ...nackOf(failure) });
       } catch (err) {

@@ -117,12 +117,13 @@ class Worker:
                 self._changed.notify_all()
 
     def _report(self, receipt: str, failure: Optional[BaseException]) -> List[ReceiptResult]:
-        """Reports until that succeeds. When the lease is over it is of no use."""
+        """Reports until that succeeds. When the lease is over it is of no use. A node that is
+        silent leaves time for another."""
         until = time.monotonic() + self._lease
         delay = max(failure.delay, 0.0) if isinstance(failure, RetryAfter) else None
         failed = 0
         while True:
-            left = until - time.monotonic()
+            left = min(until - time.monotonic(), self._lease / 3)
             try:
                 if failure is None:
                     return self._client.ack([receipt], timeout=left)
