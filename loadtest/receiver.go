@@ -21,9 +21,22 @@ func newReceiver(n *names, l *ledger, t *tally, measureUs int64) *receiver {
 	return r
 }
 
-// receive books one delivery. It always answers 200: a delivery that should not
+// receive books a call: one delivery, or many. It always answers 200: a delivery that should not
 // have come is the server's fault, and sending it again would not repair that.
 func (r *receiver) receive(d *sink.Delivery) int {
+	if len(d.Timer) == 0 {
+		if many, ok := sink.ReadMany(d, nil); ok {
+			for i := range many {
+				r.book(&many[i])
+			}
+			return 200
+		}
+	}
+	r.book(d)
+	return 200
+}
+
+func (r *receiver) book(d *sink.Delivery) {
 	number := r.names.parseID(d.Timer)
 	if number < 0 || number >= r.ledger.issued.Load() {
 		if r.names.isOurs(d.Timer, d.Body) {
@@ -31,7 +44,7 @@ func (r *receiver) receive(d *sink.Delivery) int {
 		} else {
 			r.tally.foreign.Add(1)
 		}
-		return 200
+		return
 	}
 	if d.Attempt > 1 {
 		r.tally.retries.Add(1)
@@ -51,14 +64,13 @@ func (r *receiver) receive(d *sink.Delivery) int {
 		r.tally.early.Add(1)
 	}
 	if before.has(markDelivered) {
-		return 200
+		return
 	}
 	r.tally.fired.Add(1)
 	r.window(d.ArrivedUs)
 	if d.ArrivedUs >= r.measureUs {
 		r.tally.lateness.Record(d.Conn, d.ArrivedUs-due*1000)
 	}
-	return 200
 }
 
 // versionOf is the version that the body is, 0 when it is none.

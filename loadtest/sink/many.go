@@ -24,7 +24,7 @@ func (s *Sink) receiveMany(d *Delivery) int {
 	}
 	many := s.many.Get().(*[]Delivery)
 	defer s.many.Put(many)
-	timers, ok := readMany(d, (*many)[:0])
+	timers, ok := ReadMany(d, (*many)[:0])
 	*many = timers
 	if !ok || len(timers) == 0 {
 		s.counters.failed.Add(1)
@@ -48,9 +48,9 @@ func (s *Sink) receiveMany(d *Delivery) int {
 	return s.config.Status
 }
 
-// readMany appends the timers of a call to a list of deliveries; ok: the body is one of a call of
+// ReadMany appends the timers of a call to a list of deliveries; ok: the body is one of a call of
 // many. encoding/json would cost a receiver more than all else that it does.
-func readMany(d *Delivery, timers []Delivery) (_ []Delivery, ok bool) {
+func ReadMany(d *Delivery, timers []Delivery) (_ []Delivery, ok bool) {
 	list := gjson.GetBytes(d.Body, "timers")
 	ok = gjson.ValidBytes(d.Body) && list.IsArray()
 	list.ForEach(func(_, t gjson.Result) bool {

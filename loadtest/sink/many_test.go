@@ -29,7 +29,7 @@ func TestReadMany(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &want); err != nil {
 		t.Fatal(err)
 	}
-	got, ok := readMany(&Delivery{Body: []byte(body), Conn: 3}, nil)
+	got, ok := ReadMany(&Delivery{Body: []byte(body), Conn: 3}, nil)
 	if !ok || len(got) != len(want.Timers) {
 		t.Fatalf("%t, %d timers", ok, len(got))
 	}
@@ -45,12 +45,12 @@ func TestReadMany(t *testing.T) {
 		}
 	}
 	for n := range body {
-		if _, ok := readMany(&Delivery{Body: []byte(body[:n])}, nil); ok {
+		if _, ok := ReadMany(&Delivery{Body: []byte(body[:n])}, nil); ok {
 			t.Errorf("taken for a whole one: %s", body[:n])
 		}
 	}
 	for _, bad := range []string{``, `[]`, `{"timers":5}`, `{"timers":[5]}`, `{"timers":[{"id"}]}`, `{"timers":[{"id":}]}`, `{"timers":[{},]}`, `{}x`} {
-		if _, ok := readMany(&Delivery{Body: []byte(bad)}, nil); ok {
+		if _, ok := ReadMany(&Delivery{Body: []byte(bad)}, nil); ok {
 			t.Errorf("taken for one: %s", bad)
 		}
 	}
@@ -64,7 +64,7 @@ func BenchmarkReadMany(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += 100 {
 		var ok bool
-		if timers, ok = readMany(d, timers[:0]); !ok || len(timers) != 100 {
+		if timers, ok = ReadMany(d, timers[:0]); !ok || len(timers) != 100 {
 			b.Fatal(ok, len(timers))
 		}
 	}
