@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A single node is killed and started again, and the account is clean. Nothing is left behind.
@@ -65,7 +64,6 @@ func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 func TestDemoCleansUpWhenInterruptedTwice(t *testing.T) {
 	interruptDemo(t, func(p *process) {
 		p.signal(t, syscall.SIGINT)
-		time.Sleep(5 * time.Millisecond) // one signal stands for two that are pending
 		p.signal(t, syscall.SIGTERM)
 	})
 }
