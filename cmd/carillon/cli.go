@@ -346,15 +346,19 @@ func settings(app *kong.Application) []setting {
 // tryValue decodes a value as the flag would, so that a fault in a file is found where its line is
 // still known.
 func tryValue(flag *kong.Flag, value string) error {
-	scratch := reflect.New(flag.Target.Type()).Elem()
-	token := kong.Token{Type: kong.FlagValueToken, Value: value}
-	if err := flag.Parse(kong.ScanFromTokens(token), scratch); err != nil {
+	if _, err := decodeValue(flag, value); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "--"+flag.Name+": "))
 	}
 	if flag.Enum != "" && !flag.EnumMap()[value] {
 		return fmt.Errorf("must be one of %s but got %q", strings.Join(flag.EnumSlice(), ", "), value)
 	}
 	return nil
+}
+
+func decodeValue(flag *kong.Flag, value string) (reflect.Value, error) {
+	decoded := reflect.New(flag.Target.Type()).Elem()
+	token := kong.Token{Type: kong.FlagValueToken, Value: value}
+	return decoded, flag.Parse(kong.ScanFromTokens(token), decoded)
 }
 
 // BeforeResolve reads the configuration file, once the flags and the environment are known.
@@ -372,8 +376,34 @@ func (s *serveCmd) BeforeResolve(ctx *kong.Context) error {
 	if err != nil {
 		return err
 	}
+	s.unused = file.unused(ctx)
 	ctx.AddResolver(kong.ResolverFunc(file.resolve))
 	return nil
+}
+
+// unused lists the keys of the file whose values are not used, as the command line or the
+// environment has others: the unit of the Debian package gives --data, an image sets variables.
+func (f configFile) unused(ctx *kong.Context) (all []unusedKey) {
+	given := map[string]bool{}
+	for _, p := range ctx.Path {
+		if p.Flag != nil {
+			given[p.Flag.Name] = true
+		}
+	}
+	for _, flag := range ctx.Flags() {
+		value, ok := f[flag.Name]
+		first := settingEnv(flag.Name)
+		if _, set := os.LookupEnv(first); given[flag.Name] {
+			first = "--" + flag.Name
+		} else if !set {
+			continue
+		}
+		used := reflect.ValueOf(ctx.FlagValue(flag))
+		if file, err := decodeValue(flag, value); ok && err == nil && !reflect.DeepEqual(file.Interface(), used.Interface()) {
+			all = append(all, unusedKey{settingKey(flag.Name), first})
+		}
+	}
+	return all
 }
 
 // resolve gives kong the file's value of a flag that the command line did not set; the environment

@@ -15,6 +15,9 @@ import (
 // the command line.
 type configFile map[string]string
 
+// unusedKey is a key of the file whose value is not used, and the flag or variable that goes first.
+type unusedKey struct{ key, by string }
+
 // maxConfigBytes is far above any sensible file and far below one that hurts.
 const maxConfigBytes = 1 << 20
 

@@ -230,20 +230,35 @@ func TestSupervisorsOfNodes(t *testing.T) {
 
 // TestPackageIsConfigured: a first installation makes the user and gives it the settings. An
 // upgrade changes nothing of that: the operator may have removed the file, or have given it other
-// modes.
+// modes. A node that goes on with the old release is spoken of where one runs, and nowhere else: dpkg
+// names a release, too, of a package that was removed and is installed again.
 func TestPackageIsConfigured(t *testing.T) {
 	dir := t.TempDir()
+	running := filepath.Join(dir, "running")
 	for _, name := range []string{"getent", "useradd", "chown", "chmod", "systemctl"} {
-		stub := "#!/bin/sh\necho \"$(basename $0) $*\" >>\"$(dirname $0)/called\"\n[ $(basename $0) != getent ]\n" // no user is there
+		stub := `#!/bin/sh
+echo "$(basename $0) $*" >>"$(dirname $0)/called"
+case "$(basename $0) $1" in "getent "*) exit 2 ;; "systemctl is-active") [ -e ` + running + ` ] ;; esac
+` // no user is there
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(stub), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for before, want := range map[string]string{"": "useradd chown chmod chmod", "0.9.0": "useradd"} {
-		cmd := exec.Command("sh", deployDir+"debian/postinst", "configure", before)
+	for _, c := range []struct{ before, runs, changes, says string }{
+		{"", "", "useradd chown chmod chmod", "edit /etc/carillon/carillon.yaml"},
+		{"0.9.0", "", "useradd", "edit /etc/carillon/carillon.yaml"},
+		{"0.9.0", "yes", "useradd", "goes on with 0.9.0 until"},
+	} {
+		if c.runs != "" {
+			if err := os.WriteFile(running, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("sh", deployDir+"debian/postinst", "configure", c.before)
 		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", before, err, out)
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("after %q: %v: %s", c.before, err, out)
 		}
 		called, err := os.ReadFile(filepath.Join(dir, "called"))
 		if err != nil {
@@ -255,8 +270,8 @@ func TestPackageIsConfigured(t *testing.T) {
 				changes = append(changes, name)
 			}
 		}
-		if got := strings.Join(changes, " "); got != want {
-			t.Errorf("after %q: %s, want %s", before, got, want)
+		if got := strings.Join(changes, " "); got != c.changes {
+			t.Errorf("after %q: %s, want %s", c.before, got, c.changes)
 		}
 		_ = os.Remove(filepath.Join(dir, "called"))
 	}

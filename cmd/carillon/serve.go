@@ -22,6 +22,8 @@ type serveCmd struct {
 	Admin            string `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 	ConfigFile       string `name:"config" placeholder:"FILE" help:"YAML file with any of these settings."`
 	logSettings      `embed:""`
+
+	unused []unusedKey
 }
 
 // logSettings is what a node logs.
@@ -42,6 +44,9 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	defer lines.Close(flushTime)
 	logger := slog.New(s.logHandler(lines))
 	slog.SetDefault(logger) // also of libraries that write to package log
+	for _, u := range s.unused {
+		logger.Warn("a value of the configuration file is not used: another one goes first", "key", u.key, "by", u.by)
+	}
 	admin, err := listenAdmin(s.Admin)
 	if err != nil {
 		return err

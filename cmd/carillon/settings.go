@@ -36,12 +36,18 @@ func keys(known []setting) []string {
 }
 
 // trimEnvironment takes the end of the line off our variables: a value that comes from a file often
-// leaves it there.
+// leaves it there. An empty variable is none, as that of a container's settings that nobody filled
+// in: what the file or the default says counts.
 func trimEnvironment() {
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
-		if trimmed := strings.TrimRight(value, "\r\n"); trimmed != value && strings.HasPrefix(name, envPrefix) {
-			_ = os.Setenv(name, trimmed) // fails for names that no variable can have
+		if !strings.HasPrefix(name, envPrefix) {
+			continue
+		}
+		if trimmed := strings.TrimRight(value, "\r\n"); trimmed == "" {
+			_ = os.Unsetenv(name) // fails for names that no variable can have
+		} else if trimmed != value {
+			_ = os.Setenv(name, trimmed)
 		}
 	}
 }

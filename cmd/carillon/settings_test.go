@@ -132,6 +132,62 @@ func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 	}
 }
 
+// A value of the file that is not used is named, unless the one that is used is the same.
+func TestValuesOfTheFileThatAreNotUsed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "carillon.yaml")
+	text := "data: /srv/timers\nhttp: 127.0.0.1:1\nname: n1\ncallback_allow: [10.0.0.0/8]\nshards: 8\nconsole: false\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CARILLON_HTTP", "127.0.0.1:2")
+	t.Setenv("CARILLON_NAME", "n1")
+	t.Setenv("CARILLON_CONSOLE", "no")
+	t.Setenv("CARILLON_ZONE", "a")
+	var grammar struct {
+		Serve serveCmd `cmd:""`
+	}
+	parserOf(t, &grammar, "--config="+path, "--data=/var/lib/carillon", "--callback-allow=10.0.0.0/8")
+	want := []unusedKey{{"data", "--data"}, {"http", "CARILLON_HTTP"}}
+	if got := grammar.Serve.unused; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// An empty variable is none, whatever the setting: the file's value counts, or else the default. So
+// are those of ctl.
+func TestEmptyVariableIsNone(t *testing.T) {
+	table, _ := parserFor(t)
+	var lines strings.Builder
+	for _, s := range table {
+		fmt.Fprintf(&lines, "%s: %s\n", s.key, samples[s.flag][0])
+	}
+	path := filepath.Join(t.TempDir(), "carillon.yaml")
+	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, byDefault := parserFor(t)
+	_, fromFile := parserFor(t, "--config="+path)
+	for _, s := range table {
+		t.Setenv(s.env, "\n")
+	}
+	t.Setenv("CARILLON_CONFIG", "")
+	t.Setenv("CARILLON_TOKEN", "")
+	trimEnvironment()
+	_, plain := parserFor(t)
+	_, configured := parserFor(t, "--config="+path)
+	for _, s := range table {
+		if got, want := plain(s.flag), byDefault(s.flag); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is empty: got %v, want %v", s.env, got, want)
+		}
+		if got, want := configured(s.flag), fromFile(s.flag); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is empty: got %v, want the file's %v", s.env, got, want)
+		}
+	}
+	if _, set := os.LookupEnv("CARILLON_TOKEN"); set {
+		t.Error("CARILLON_TOKEN is empty, and stayed")
+	}
+}
+
 // The boolean's samples cannot differ, so its order has a test of its own.
 func TestEnvironmentTurnsOffWhatTheFileTurnsOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "carillon.yaml")
