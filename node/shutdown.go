@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"syscall"
 	"time"
 
@@ -114,9 +116,21 @@ func stayDown(err error) error {
 	return stayDownError{err}
 }
 
-// advise adds to the error of a full or read-only disk what to do about it. Unlike vfs.IsFull it
-// does not mean too many open files.
+// advise adds to the error of a disk that is full or read-only, of files of another user, and of an
+// address that cannot be had, what to do about it. Unlike vfs.IsFull it does not mean too many open
+// files.
 func advise(err error, dir string) error {
+	_, ofNetwork := errors.AsType[*net.OpError](err)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w; end the process that has it (ss -ltnp shows it), or give another address", err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w; give an address of this machine (ip address shows them)", err)
+	case errors.Is(err, fs.ErrPermission) && ofNetwork:
+		return fmt.Errorf("%w; a port below 1024 is for processes with CAP_NET_BIND_SERVICE: give another one", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; the user that runs the node must own %s and all in it: chown -R", err, dir)
+	}
 	if errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w; if the disk has failed (dmesg), repair it; let the node write there (its mount, ReadWritePaths= of a unit, the volume of a container), and start it", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,5 +69,27 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 	}
 	if err := advise(stayDown(nil), "/data"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAdviceAtAStart: files of another user, mostly of root that started the node once by hand, and
+// ports that others have, come with what to do.
+func TestAdviceAtAStart(t *testing.T) {
+	bind := func(reason error) error {
+		return fmt.Errorf("node: bind the API: %w", &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", reason)})
+	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{stayDown(&fs.PathError{Op: "open", Path: "/data/identity.json", Err: syscall.EACCES}), "permission denied; the user that runs the node must own /data and all in it: chown -R"},
+		{&os.LinkError{Op: "rename", Old: "/data/a", New: "/data/b", Err: syscall.EPERM}, "operation not permitted; the user that runs the node must own /data"},
+		{bind(syscall.EADDRINUSE), "address already in use; end the process that has it (ss -ltnp shows it), or give another address"},
+		{bind(syscall.EADDRNOTAVAIL), "cannot assign requested address; give an address of this machine (ip address shows them)"},
+		{bind(syscall.EACCES), "permission denied; a port below 1024 is for processes with CAP_NET_BIND_SERVICE: give another one"},
+	} {
+		if got := advise(c.err, "/data"); !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) {
+			t.Errorf("got %v, want %s", got, c.want)
+		}
 	}
 }

@@ -235,8 +235,14 @@ func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
 	return refuseZero(ctx, "duration", "batch", "timers")
 }
 
-// AfterApply refuses a 0 in place of a number.
-func (*serveCmd) AfterApply(ctx *kong.Context) error { return refuseZero(ctx) }
+// AfterApply refuses a 0 in place of a number. It expands ~ in --data, as restore does: a shell leaves
+// --data=~/timers as it is, and the node would found a cluster in a folder called ~.
+func (s *serveCmd) AfterApply(ctx *kong.Context) error {
+	if strings.HasPrefix(s.DataDir, "~/") {
+		s.DataDir = kong.ExpandPath(s.DataDir)
+	}
+	return refuseZero(ctx)
+}
 
 // refuseZero refuses a 0 in place of a number that has another default, or of one of those named:
 // further down it would be taken for none given.

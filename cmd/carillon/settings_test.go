@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -150,6 +151,19 @@ func TestValuesOfTheFileThatAreNotUsed(t *testing.T) {
 	want := []unusedKey{{"data", "--data"}, {"http", "CARILLON_HTTP"}}
 	if got := grammar.Serve.unused; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// ~ is the home directory in serve --data, as in restore --data.
+func TestDataInTheHomeDirectory(t *testing.T) {
+	me, err := user.Current()
+	if err != nil {
+		t.Skip(err)
+	}
+	for given, want := range map[string]string{"~/timers": filepath.Join(me.HomeDir, "timers"), "timers/~": "timers/~", "./timers": "./timers"} {
+		if _, value := parserFor(t, "--data="+given); value("data") != want {
+			t.Errorf("%s: got %v, want %s", given, value("data"), want)
+		}
 	}
 }
 
