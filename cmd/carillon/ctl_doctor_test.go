@@ -63,7 +63,7 @@ func TestDoctor(t *testing.T) {
 			"problem  n3          is down; start it", "warning  shards      2: 2 degraded", "warning  if n1 went  2 of 2 shards would stop until it is back",
 		}},
 		{"a node is cut off", change(goodView, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`), goodMetrics, 200, 2, []string{
-			"problem  n3          is not heard by the node that was asked, and answers from here: repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP)\n",
+			"problem  n3          is not heard by the node that was asked, and answers from here: repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP), or give them the same --gossip-key\n",
 		}},
 		{"the node that is asked is cut off", change(goodView, `"n2","state":"alive"`, `"n2","http":"HTTP","state":"down"`, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`,
 			`"state":"ok"`, `"state":"no_quorum"`), goodMetrics, 200, 2, []string{
@@ -189,6 +189,31 @@ func TestDoctor(t *testing.T) {
 	got := carillon(t, "", nil, "ctl", "doctor", "--json", "--url", oneNode(t, goodView, goodMetrics, 503))
 	if got.code != 2 || !strings.HasPrefix(got.out, `{"grade":"problem","findings":[{"grade":"ok","about":"n1","text":"is alive"},`) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A cluster of which no node answers is a problem, no warning.
+func TestDoctorWithoutANode(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(nil)
+	server.Close()
+	got := carillon(t, "", nil, "ctl", "doctor", "--url", server.URL)
+	if want := "problem  cluster  no node answers at " + server.URL; got.code != 2 || !strings.Contains(got.out, want) || got.err != "" {
+		t.Errorf("lacks %q: %+v", want, got)
+	}
+	if got := carillon(t, "", nil, "ctl", "doctor", "--json", "--url", server.URL); got.code != 2 || !strings.HasPrefix(got.out, `{"grade":"problem","findings":[{"grade":"problem","about":"cluster"`) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A node that was started on the directory of another cluster is named as that.
+func TestDoctorNamesAStranger(t *testing.T) {
+	t.Parallel()
+	other := oneNode(t, strings.Replace(goodView, "c0ffee", "dada", 1), goodMetrics, 200)
+	asked := oneNode(t, strings.Replace(goodView, `"n2","state":"alive"`, `"n2","http":"`+strings.TrimPrefix(other, "http://")+`","state":"down"`, 1), goodMetrics, 200)
+	got := carillon(t, "", nil, "ctl", "doctor", "--url", asked)
+	if want := "problem  n2          its address is now that of a node of another cluster, dada: start n2 with its own data directory"; got.code != 2 || !strings.Contains(got.out, want) || strings.Contains(got.out, "network") {
+		t.Errorf("lacks %q: %+v", want, got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,13 +52,13 @@ func (f findings) worst() (g grade) {
 
 func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	cluster, err := within(ctl, false, ctl.client.Cluster)
-	if err != nil {
-		return err
-	}
 	f := findings{}
-	if cluster.ID == "" {
+	switch {
+	case err != nil:
+		f.add(wrong, "cluster", "%v", err)
+	case cluster.ID == "":
 		f.outside(ctl)
-	} else {
+	default:
 		f.look(ctl, cluster)
 	}
 	if err := f.print(ctl, term.Out); err != nil {
@@ -80,8 +81,11 @@ func (f *findings) outside(ctl *Command) {
 
 // look looks at a cluster, and at each of its nodes.
 func (f *findings) look(ctl *Command, cluster *client.Cluster) {
-	living := ctl.living(cluster)
+	living, strangers := ctl.living(cluster)
 	f.nodes(cluster, living)
+	for _, name := range slices.Sorted(maps.Keys(strangers)) {
+		f.add(wrong, name, "its address is now that of a node of another cluster, %s: start %s with its own data directory", strangers[name], name)
+	}
 	f.shards(cluster, living)
 	f.releases(cluster)
 	f.margin(cluster)
@@ -116,25 +120,42 @@ func (f findings) print(ctl *Command, out io.Writer) error {
 // clockSeeTo is how far a clock may be from the cluster's without a word.
 const clockSeeTo = 250 // ms
 
-// living are those nodes that are down for the one that was asked, and answer from here.
-func (c *Command) living(cluster *client.Cluster) map[string]bool {
+// living are those nodes that are down for the one that was asked, and answer from here. At the
+// addresses of strangers nodes of other clusters answer, whose ids these are.
+func (c *Command) living(cluster *client.Cluster) (living map[string]bool, strangers map[string]string) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(c.Timeout, nodeTimeout))
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	living := map[string]bool{}
+	living, strangers = map[string]bool{}, map[string]string{}
 	for i := range cluster.Nodes {
 		if n := &cluster.Nodes[i]; n.State == client.NodeDown && n.HTTP != "" {
 			all.Go(func() {
-				lives := c.lives(ctx, c.addressOf(n))
+				if !c.lives(ctx, c.addressOf(n)) {
+					return
+				}
+				id := c.clusterOf(n)
 				mu.Lock()
 				defer mu.Unlock()
-				living[n.Name] = lives
+				if id == "" || id == cluster.ID {
+					living[n.Name] = true
+				} else {
+					strangers[n.Name] = id
+				}
 			})
 		}
 	}
 	all.Wait()
-	return living
+	return living, strangers
+}
+
+// clusterOf is the cluster that a node names as its own; "": it does not say.
+func (c *Command) clusterOf(n *client.Node) string {
+	var seen client.Cluster
+	if body, err := c.at(n, client.Path("cluster")); err != nil || readAnswer(body, &seen) != nil {
+		return ""
+	}
+	return seen.ID
 }
 
 // nodes looks at the answering node's view of each.
@@ -163,7 +184,7 @@ func (f *findings) nodes(c *client.Cluster, living map[string]bool) {
 	}
 }
 
-const repairNetwork = "repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP)"
+const repairNetwork = "repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP), or give them the same --gossip-key"
 
 // down adds what to do about a node that is down. It can be replaced only while all its shards have
 // a majority: what the lost one has may be nowhere else.
