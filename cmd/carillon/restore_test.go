@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"carillon/internal/vfs"
 )
 
 // A backup of a running node, encrypted with its secrets key, is restored into another directory;
@@ -126,7 +128,7 @@ func TestBackupIsWholeOrNothing(t *testing.T) {
 		name: "cut", args: []string{"backup", file}, replies: []reply{{status: 200, body: "CARBKUP1"}}, asked: []string{"POST /v1/backup"},
 		err: []string{"it was cut; the backup is of no use"}, code: exitFailure,
 	}, {
-		name: "refused", args: []string{"backup", file}, asked: []string{"POST /v1/backup"},
+		name: "refused", args: []string{"backup", file + ".2"}, asked: []string{"POST /v1/backup"},
 		replies: []reply{{status: 403, body: `{"code":"forbidden","detail":"no","status":403}`}}, err: []string{"403 forbidden"}, code: exitFailure,
 	}, {
 		name: "a directory", args: []string{"backup", filepath.Dir(file)}, err: []string{"is a directory"}, code: exitUsage,
@@ -137,6 +139,24 @@ func TestBackupIsWholeOrNothing(t *testing.T) {
 			t.Errorf("%v, %v: %s", list, err, content)
 		}
 	})
+}
+
+// Two backups to one file would write into the same one, and the first to end would give it its name.
+func TestBackupOfAFileThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "b")
+	first, err := vfs.OS{}.Lock(file + ".part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	got := carillon(t, "", nil, "ctl", "--url", "http://127.0.0.1:1", "backup", file)
+	if want := "another backup is being written to " + file + ".part: wait for its end, or name another file\n"; got.code != exitFailure || !strings.HasSuffix(got.err, want) {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(file + ".part"); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRestoreFromHome: a shell leaves the ~ of --from=~/x as it is, so the command expands it.

@@ -33,31 +33,47 @@ func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if info, err := os.Stat(b.File); err == nil && info.IsDir() {
 		return terminal.Usagef("%s: is a directory; the name of a file has to follow", b.File)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	from, err := b.ask(ctx, ctl)
+	if b.File == "-" {
+		return b.copy(ctl, term.Data(), term)
+	}
+	part := b.File + ".part"
+	lock, err := vfs.OS{}.Lock(part)
+	if errors.Is(err, vfs.ErrLocked) {
+		return fmt.Errorf("another backup is being written to %s: wait for its end, or name another file", part)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := b.write(ctl, part, term); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return vfs.OS{}.SyncDir(filepath.Dir(b.File)) // so that its name outlives a power cut
+}
+
+// write makes the file of a part that is whole and synced.
+func (b *backupCmd) write(ctl *Command, part string, term *terminal.Terminal) error {
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, vfs.FilePerm)
+	if err != nil {
+		return err
+	}
+	if err = b.copy(ctl, f, term); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part, b.File)
+}
+
+// copy takes a backup of the node.
+func (b *backupCmd) copy(ctl *Command, to io.Writer, term *terminal.Terminal) error {
+	from, err := b.ask(context.Background(), ctl)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	if b.File == "-" {
-		return b.take(from, term.Data(), term)
-	}
-	part := b.File + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if err = b.take(from, f, term); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(part, b.File)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return vfs.OS{}.SyncDir(filepath.Dir(b.File)) // so that its name outlives a power cut
+	return b.take(from, to, term)
 }
 
 // store puts the backup into S3. The store shows nothing of it until it is whole.
