@@ -13,6 +13,9 @@ import (
 func TestTail(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.RequestURI == "/healthz" {
+			return
+		}
 		if r.RequestURI != "/v1/events?kind=fired%2Cdead&label=vip&topic=orders" {
 			t.Errorf("asked for %s", r.RequestURI)
 		}
@@ -53,6 +56,10 @@ func TestTail(t *testing.T) {
 	}))
 	defer refused.Close()
 	if got := carillon(t, "", nil, "ctl", "tail", "orders", "--url", refused.URL); got.code != exitFailure || got.err != "carillon: there is no such topic (404 unknown_topic)\n" {
+		t.Errorf("%+v", got)
+	}
+	refused.Close()
+	if got := carillon(t, "", nil, "ctl", "tail", "--url", refused.URL); got.code != exitFailure || !strings.HasPrefix(got.err, "carillon: no node answers at "+refused.URL) {
 		t.Errorf("%+v", got)
 	}
 	if got := carillon(t, "", nil, "ctl", "tail", "--kind", "fried"); got.code != exitUsage {

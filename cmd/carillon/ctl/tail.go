@@ -3,6 +3,7 @@ package ctl
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"carillon/client"
@@ -15,7 +16,12 @@ type tailCmd struct {
 	Label []string `placeholder:"LABEL" help:"Of timers with this label; repeat for: with all of these."`
 }
 
+// Run shows events until a signal comes, and outlives nodes that stop. It does not begin without one:
+// --url is wrong then, mostly.
 func (c *tailCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	if _, err := ctl.do(client.Request{Method: http.MethodGet, Path: "/healthz"}); err != nil {
+		return err
+	}
 	ctx, release := terminal.UntilSignal(term)
 	defer release()
 	filter := client.EventFilter{Topic: c.Topic, Labels: c.Label}
