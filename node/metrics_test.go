@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -96,6 +97,33 @@ func TestMetricsOfTopics(t *testing.T) {
 		last["carillon_topic_fired_total success busy"] != 63 || last["carillon_topic_fired_total success _other"] != 1 {
 		t.Errorf("one that is busy again: %v", last)
 	}
+}
+
+// TestShutWindowIsNoBacklog: timers that wait for their topic's window are as they should be. The
+// alerts for a backlog would page somebody each night.
+func TestShutWindowIsNoBacklog(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/office", fmt.Sprintf(`{"callback":{"url":"http://127.0.0.1:9/"},"window":%s}`, shutToday()))
+	n.must(201, "POST", "/v1/topics/office/timers", `{"id":"a","delay":"0s"}`)
+	n.waits("office", "a", "window")
+	time.Sleep(10 * time.Millisecond) // it is that late
+	text := n.must(200, "GET", "/metrics", "")
+	for _, want := range []string{
+		"carillon_overdue 0\n", `carillon_topic_oldest_overdue_seconds{topic="office"} 0` + "\n", `carillon_waiting{reason="window"} 1` + "\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if got := n.must(200, "GET", "/v1/topics/office", ""); !strings.Contains(got, `"ready":1`) || strings.Contains(got, `"oldest_overdue_ms":0`) {
+		t.Errorf("the topic: %s", got)
+	}
+	n.must(200, "POST", "/v1/topics/office/pause", "")
+	n.must(200, "PATCH", "/v1/topics/office", `{"window":null}`)
+	until(t, "a pause is a backlog", func() bool {
+		text := n.must(200, "GET", "/metrics", "")
+		return strings.Contains(text, "carillon_overdue 1\n") && !strings.Contains(text, `carillon_topic_oldest_overdue_seconds{topic="office"} 0`+"\n")
+	})
 }
 
 // TestMetricsOfTheAPI: requests are counted by route and status, and which build it is.

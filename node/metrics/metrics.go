@@ -228,7 +228,7 @@ type gauges struct{ Sources }
 var (
 	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
 	waitingDesc = prometheus.NewDesc("carillon_waiting", "Timers that are due, or between attempts, by what they wait for; the reasons are those of waits_for.", []string{"reason"}, nil)
-	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
+	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic; not for a shut window.", nil, nil)
 	zoneDesc    = prometheus.NewDesc("carillon_unknown_zone_timers", "Timers that are due and wait, since this node's release does not know their time zone.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
 	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or differs from the others'.", nil, nil)

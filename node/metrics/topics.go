@@ -28,7 +28,7 @@ const otherTopics = "_other"
 
 var (
 	topicTimersDesc = prometheus.NewDesc("carillon_topic_timers", "Timers of a topic in the shards this node leads; the busiest topics, the rest as _other.", []string{"topic", "state"}, nil)
-	topicOldestDesc = prometheus.NewDesc("carillon_topic_oldest_overdue_seconds", "How long ago the oldest due timer of a topic came due without being called.", []string{"topic"}, nil)
+	topicOldestDesc = prometheus.NewDesc("carillon_topic_oldest_overdue_seconds", "How long ago the oldest due timer of a topic came due without being called; 0 while its window is shut.", []string{"topic"}, nil)
 	topicFiredDesc  = prometheus.NewDesc("carillon_topic_fired_total", "Attempts of a topic by result.", []string{"topic", "result"}, nil)
 )
 
@@ -86,8 +86,11 @@ func (ts *Topics) Collect(ch chan<- prometheus.Metric) {
 		oldest = max(oldest, a.OldestMs)
 	}
 	for i, id := range shown {
-		r, n := ts.ranks[id], &counts[i]
-		sendTopic(ch, r.name, n, n.OldestOverdueMs, &r.fired)
+		r, n, oldest := ts.ranks[id], &counts[i], int64(0)
+		if a := activity.Topics[id]; a != nil {
+			oldest = a.OldestMs
+		}
+		sendTopic(ch, r.name, n, oldest, &r.fired)
 		rest.Scheduled, rest.Leased = rest.Scheduled-n.Scheduled, rest.Leased-n.Leased
 		rest.Done, rest.Dead = rest.Done-n.Done, rest.Dead-n.Dead
 	}

@@ -151,8 +151,8 @@ func addInWheel(n table.WheelWaits, by int64, sum *timer.Waiting) {
 }
 
 // Overdue calls add for topics with timers that are due and wait for a gate, with their number and
-// how long the oldest has waited. It looks at some topics from *at on, and reports whether it has
-// seen all.
+// how long the oldest has waited. A window that is shut is no such gate: its timers are where they
+// should be. It looks at some topics from *at on, and reports whether it has seen all.
 func (v *view) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs int64)) (done bool) {
 	if *at == 0 {
 		v.zones.overdue(v.now.WallMs, add)
@@ -160,6 +160,9 @@ func (v *view) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs i
 	for n := 0; n < statsBudget && *at < len(v.topics.list); n++ {
 		q := v.topics.list[*at]
 		*at++
+		if open, _ := v.windows.inWindow(q); !open && q.window.hours != nil {
+			continue
+		}
 		if n, oldest := q.dueOrder.Overdue(v.now.WallMs); n > 0 {
 			add(q.id, n, oldest)
 		}
