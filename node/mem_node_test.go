@@ -129,7 +129,7 @@ func (m *memNode) open() error {
 		}
 	}
 	id = m.p.self.Identity()
-	m.state = ring.NewState(func() { m.topical = true }, func() { m.placed = true })
+	m.state = ring.NewState(func(...timer.TopicID) { m.topical = true }, func() { m.placed = true })
 	m.state.SetCurrent() // there is no member to find that out
 	m.past = newHistoryAdapter(m.p, m.state)
 	meta := id.Meta

@@ -202,7 +202,7 @@ func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) 
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*core, error) {
 	id := p.self.Identity()
 	c := &core{p: p, pool: pool}
-	c.member = p.self.NewMember(func() { c.host.TopicsChanged() }, func() { p.membersChanged(c.member.State) },
+	c.member = p.self.NewMember(func(ids ...timer.TopicID) { c.host.TopicsChanged(ids...) }, func() { p.membersChanged(c.member.State) },
 		func(id timer.ShardID, node uint64) { c.router.NewLeader(id, node) })
 	state := c.member.State
 	meta := id.Meta

@@ -73,7 +73,7 @@ type cluster struct {
 
 // NewState is empty. changed is called after changes of topics, placed after those of nodes and
 // rows; either may be nil.
-func NewState(changed, placed func()) *State {
+func NewState(changed func(ids ...timer.TopicID), placed func()) *State {
 	if placed == nil {
 		placed = func() {}
 	}

@@ -338,5 +338,5 @@ func (s *Saved) Fits(shards int) bool { return new(cluster).resume(s.cluster, sh
 // SavedParts looks into the value of Read.
 func SavedParts(saved any) Saved {
 	parts := saved.(*savedParts)
-	return Saved{Shards: parts.cluster.shards, Topics: &Topics{topicSet: parts.topics, changed: func() {}}, cluster: &parts.cluster}
+	return Saved{Shards: parts.cluster.shards, Topics: &Topics{topicSet: parts.topics, changed: func(...timer.TopicID) {}}, cluster: &parts.cluster}
 }

@@ -22,14 +22,14 @@ type Topics struct {
 
 	flat atomic.Pointer[flatList] // see Limited
 
-	current atomic.Bool // see Current
-	changed func()      // called after each change; must be quick
+	current atomic.Bool                // see Current
+	changed func(ids ...timer.TopicID) // called after each change, without ids if any may have changed; must be quick
 }
 
 // NewTopics is empty; changed may be nil.
-func NewTopics(changed func()) *Topics {
+func NewTopics(changed func(ids ...timer.TopicID)) *Topics {
 	if changed == nil {
-		changed = func() {}
+		changed = func(...timer.TopicID) {}
 	}
 	return &Topics{topicSet: newTopicSet(0, nil), changed: changed}
 }
@@ -127,9 +127,14 @@ func (t *Topics) Count(prefix string, most int, f func(*timer.Topic) bool) (n in
 }
 
 func (t *Topics) applyTopic(nowMs int64, c *Command) Reply {
+	before, _ := t.Named(c.Name)
 	r := t.apply(nowMs, c)
-	if r.Err == nil {
-		t.changed()
+	switch {
+	case r.Err != nil:
+	case r.Topic != nil:
+		t.changed(r.Topic.ID)
+	case before != nil: // it is deleted
+		t.changed(before.ID)
 	}
 	return r
 }

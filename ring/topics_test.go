@@ -21,7 +21,7 @@ func do(t *testing.T, m *State, c Command) Reply {
 
 func TestTopicLife(t *testing.T) {
 	changes := 0
-	m := NewState(func() { changes++ }, nil)
+	m := NewState(func(...timer.TopicID) { changes++ }, nil)
 	first := do(t, m, Command{Verb: Ensure, Name: "a"})
 	if !first.Created || !first.Topic.AutoCreated || first.Topic.ID != 1 {
 		t.Fatalf("ensure: %+v", first)

@@ -241,10 +241,11 @@ func (c clients) Propose(cmd []byte) (any, error) {
 	return o.result, o.err
 }
 
-// TopicsChanged makes the schedulers read the topics again. It may be called from any goroutine.
-func (h *Host) TopicsChanged() {
+// TopicsChanged makes the schedulers read topics again; ids: none if any may have changed. It may be
+// called from any goroutine.
+func (h *Host) TopicsChanged(ids ...timer.TopicID) {
 	for _, w := range h.workers {
-		w.box.post(topicsChanged{})
+		w.box.post(topicsChanged{ids})
 	}
 }
 
@@ -297,12 +298,13 @@ func (h *Host) Drain(ctx context.Context) {
 
 // topicsChanged informs the schedulers that topics were created, changed, paused, resumed or
 // deleted.
-type topicsChanged struct{}
+type topicsChanged struct{ ids []timer.TopicID }
 
-func (topicsChanged) handle(w *worker) {
+func (t topicsChanged) handle(w *worker) {
 	for _, s := range w.shards {
-		s.scheduler.Refresh()
-		w.touch(s.g)
+		if s.scheduler.Refresh(t.ids...) || len(t.ids) == 0 {
+			w.touch(s.g)
+		}
 	}
 }
 

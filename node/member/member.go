@@ -97,7 +97,7 @@ type Member struct {
 // topics is called after changes of topics, members after changes of nodes and their addresses, by
 // one goroutine. leads is called when another node reports that it leads a shard, and had not
 // before; it must not block.
-func (s *Self) NewMember(topics, members func(), leads func(id timer.ShardID, node uint64)) *Member {
+func (s *Self) NewMember(topics func(...timer.TopicID), members func(), leads func(id timer.ShardID, node uint64)) *Member {
 	changed := s.tasks.NewSignal()
 	m := newMember(s, ring.NewState(topics, changed.Set))
 	m.onMembers, m.onLeads, m.changed = members, leads, changed

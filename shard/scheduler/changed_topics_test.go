@@ -13,7 +13,7 @@ func (r *replica) pause(paused bool) {
 	p := *r.topics[1]
 	p.Paused = paused
 	r.topics[1] = &p
-	r.Refresh()
+	r.Refresh(1)
 }
 
 func TestPause(t *testing.T) {
@@ -47,6 +47,37 @@ func TestPauseAheadOfTheCall(t *testing.T) {
 	r.pass(15 * time.Millisecond)
 	r.want("")
 	r.state(a, timer.Scheduled)
+}
+
+// TestChangeLooksAtItsTopicAlone: a change of one topic takes no time by the others that wait.
+func TestChangeLooksAtItsTopicAlone(t *testing.T) {
+	r := newReplica(t)
+	for id := timer.TopicID(1); id <= 500; id++ {
+		r.topic(id, func(p *timer.Policy) { p.Callback.URL = "" })
+		r.add("a", 0, func(c *timer.Command) { c.Topic = id })
+	}
+	r.pass(2 * time.Second)
+	steps := func() int {
+		r.spent = 0
+		r.Run()
+		return r.spent
+	}
+	idle := steps()
+	r.topic(7, func(*timer.Policy) {})
+	if n := steps() - idle; n > 100 {
+		t.Errorf("%d steps for one topic", n)
+	}
+	r.turn()
+	r.want("a")
+	if r.topic(501, func(*timer.Policy) {}); r.Refresh(501) {
+		t.Error("there is something to do for a topic that has nothing")
+	}
+	if !r.Refresh() {
+		t.Error("nothing is looked at though any topic may have changed")
+	}
+	if n := steps() - idle; n < 499 {
+		t.Errorf("%d steps for all topics", n)
+	}
 }
 
 // TestReceiverChanges: timers that wait move to the topic's new receiver.

@@ -63,8 +63,8 @@ func (c *compaction) sweep() {
 	}
 }
 
-// sweepTopic drops a topic that has nothing, not even timers that wait for their spread, and has its timers queued again once an eighth of the
-// entries must be outdated (I15).
+// sweepTopic drops a topic that has nothing, not even timers that wait for their spread, and has its
+// timers queued again once an eighth of the entries must be outdated (I15).
 func (c *compaction) sweepTopic(q *topicQueue) {
 	timers := int(c.table.Counts(q.id).Scheduled)
 	if q.queued() > timers+timers/8 && len(q.moving) == 0 {

@@ -219,7 +219,7 @@ func (r *replica) topic(id timer.TopicID, set func(*timer.Policy)) {
 	p.Callback.URL, p.Jitter = "http://a", 0
 	set(&p)
 	r.topics[id] = &timer.Topic{ID: id, Name: "topic", Policy: p}
-	r.Refresh()
+	r.Refresh(id)
 }
 
 // apply applies an entry of its own.

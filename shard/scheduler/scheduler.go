@@ -253,8 +253,9 @@ func (s *Scheduler) Rebase() {
 	s.series.rebase()
 }
 
-// Refresh takes over topics that have changed.
-func (s *Scheduler) Refresh() { s.changed.begin() }
+// Refresh takes over topics that have changed; ids: none if any may have. It reports whether there
+// is something to do.
+func (s *Scheduler) Refresh(ids ...timer.TopicID) bool { return s.changed.begin(ids) }
 
 // DeliveryChanged handles a logged change of a topic's delivery, by call or by pull.
 func (s *Scheduler) DeliveryChanged(topic timer.TopicID) { s.topics.deliveryChanged(topic) }

@@ -285,7 +285,7 @@ func (s *Scheduler) Settled() bool {
 		return false
 	}
 	if !s.due.caughtUp || s.due.rearming || s.inherited.scanning || s.Keys.scanning || len(s.compaction.queues)+s.compaction.sweeping > 0 ||
-		len(s.changed.rerouting) > 0 || s.changed.refreshAt > 0 || s.topics.deferred.Len() > 0 {
+		len(s.changed.rerouting) > 0 || s.changed.waiting() || s.topics.deferred.Len() > 0 {
 		return false
 	}
 	for _, q := range s.topics.list {

@@ -281,7 +281,7 @@ func (n *node) had() []had {
 // open opens a disk as the node's next process does, and compares it with the states before.
 func (m *matrix) open(what string, n *node, disk *memfs.FS, before []had) *shard.Host {
 	m.opens++
-	state := ring.NewState(func() {}, func() {})
+	state := ring.NewState(nil, nil)
 	calls := n.w.calls.all[n.id]
 	cfg := n.hostConfig(disk, whoseDisk(disk), state)
 	n.w.calls.all[n.id] = calls

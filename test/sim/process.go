@@ -193,7 +193,7 @@ func (n *node) couldNotStart(err error) {
 func (n *node) open() {
 	w := n.w
 	var host *shard.Host
-	n.member = n.self.NewMember(func() { host.TopicsChanged() }, func() {}, func(id timer.ShardID, node uint64) { n.router.NewLeader(id, node) })
+	n.member = n.self.NewMember(func(ids ...timer.TopicID) { host.TopicsChanged(ids...) }, func() {}, func(id timer.ShardID, node uint64) { n.router.NewLeader(id, node) })
 	n.state = n.member.State
 	host, err := shard.New(n.hostConfig(n.disk, n.self.Identity(), n.state))
 	if err != nil {

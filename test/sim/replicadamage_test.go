@@ -69,7 +69,7 @@ func (n *node) closedSegment(place float64) string {
 // offset.
 func (n *node) refuses(t *testing.T, disk *memfs.FS, path string) {
 	t.Helper()
-	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(func() {}, func() {})))
+	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(nil, nil)))
 	if err == nil {
 		err = host.Open()
 	}
