@@ -52,10 +52,4 @@ func TestProgressOfTimers(t *testing.T) {
 	if list := string(h.do("GET", timersPath, "").want(200).body); strings.Count(list, `"waits_for":"leader"`) != 1 {
 		t.Error(list)
 	}
-	for reason, want := range map[timer.Reason]string{
-		timer.MaxAttempts: `[{"attempt":2,"ended_ms":12,"started_ms":8}]`, timer.Expired: `[{"attempt":2,"started_ms":8}]`,
-	} {
-		h.engine.set("orders", "due", func(x *timer.Timer) { x.State, x.Reason, x.EndedMs = timer.Dead, reason, 12 })
-		h.do("GET", orders+"/dead", "").want(200).has("timers.0.attempt_log", want)
-	}
 }

@@ -48,11 +48,7 @@ func lastAttempt(t *timer.Timer) []timer.HistoryAttempt {
 	if t.Attempts == 0 || t.FiredMs == 0 || t.State == timer.Leased {
 		return nil
 	}
-	a := timer.HistoryAttempt{Attempt: t.Attempts, StartedMs: t.FiredMs, Status: t.LastStatus, Err: t.LastError, Answer: t.LastAnswer}
-	if t.State == timer.Done || t.State == timer.Dead && t.Reason != timer.Expired {
-		a.EndedMs = t.EndedMs // it ended the timer
-	}
-	return []timer.HistoryAttempt{a}
+	return []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, Status: t.LastStatus, Err: t.LastError, Answer: t.LastAnswer}}
 }
 
 // appendWait adds to a timer's object why it waits.
