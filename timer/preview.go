@@ -81,7 +81,8 @@ func previewNew(c *Command, cur *Timer, nowMs int64) Result {
 // previewWhole is the scheduled timer cur with all of its content from the command.
 func previewWhole(c *Command, cur *Timer, dueMs, nowMs int64) *Timer {
 	t := previewNew(c, cur, nowMs).Timer
-	t.Seq, t.Tag, t.CreatedMs, t.FirstMs, t.Paused = cur.Seq, cur.Tag, cur.CreatedMs, cur.FirstMs, cur.Paused
+	t.Seq, t.Origin, t.Tag = cur.Seq, cur.Origin, cur.Tag
+	t.CreatedMs, t.FirstMs, t.Paused = cur.CreatedMs, cur.FirstMs, cur.Paused
 	t.DueMs, t.NextMs = dueMs, dueMs
 	t.Successor = cur.Successor
 	return t

@@ -11,9 +11,10 @@ const cancelWork = 1 << 15
 
 // cancel prevents every attempt that has not started (I5), both of the timer and of its older
 // occurrences that have not ended, or the arrays that wait behind it. If the command names one of
-// those by its number, it ends that one alone; the newest occurrence ends all. The answer is about
-// the timer of the number, if there is one. It is O(their number). When the entry's cancelWork is
-// used up, arrays that wait are left, the oldest ones, and the answer is Partly.
+// those by its number, it ends that one alone; the newest occurrence ends all. If it names one that
+// is gone, it ends none, and the answer, VersionMismatch, has the timer that the id names now. It is
+// O(their number). When the entry's cancelWork is used up, arrays that wait are left, the oldest
+// ones, and the answer is Partly.
 func (t *Table) cancel(c *encoding.Command) timer.Result {
 	h, alone := t.cancels(c.Topic, c.ID, c.Seq)
 	if h == 0 {
@@ -27,7 +28,7 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	if t.slots.At(h).Seq() == c.Seq {
 		named, first = h, h
 	}
-	if v := t.content.View(t.slots.At(first).Ref); !v.Meets(c) {
+	if v := t.content.View(t.slots.At(first).Ref); !v.Meets(c) || c.Seq != 0 && named == 0 {
 		return timer.Result{Code: timer.VersionMismatch, Handle: first}
 	}
 	code, unchanged := timer.Prevented, true

@@ -313,7 +313,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		if alone {
 			list = list[named : named+1]
 		}
-		if c.IfMatch != 0 && c.IfMatch != x.Version {
+		if c.IfMatch != 0 && c.IfMatch != x.Version || c.Seq != 0 && named < 0 {
 			return timer.VersionMismatch, x
 		}
 		slices.Reverse(list)

@@ -120,8 +120,8 @@ func (u *Update) Take(e *Task, r *timer.Result, err error) (again bool) {
 	return false
 }
 
-// reread decides again about a timer that has changed. Where the answer has no timer, the next one
-// has: a read by the id may find another timer of the id.
+// reread decides again about a timer that has changed, or about the one that its id names now. Where
+// the answer has no timer, the next one has: a read by the id may find another timer of the id.
 func (u *Update) reread(e *Task, t *timer.Timer) (again bool) {
 	if t != nil && e.unsure && e.Command.Kind == timer.Modify {
 		// The command without an answer may have made this change. A shift must not happen twice.
@@ -133,6 +133,9 @@ func (u *Update) reread(e *Task, t *timer.Timer) (again bool) {
 		return false
 	}
 	if t != nil && !selects(&u.Query, t) {
+		if e.unsure && t.Seq != e.mark.Seq { // the command without an answer may have ended it
+			u.count(&u.Changed)
+		}
 		return false
 	}
 	if e.tries++; e.tries == taskTries {

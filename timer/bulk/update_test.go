@@ -85,3 +85,30 @@ func TestMoves(t *testing.T) {
 		}
 	}
 }
+
+// TestBulkCancelOfOneThatIsGone: the id then names another timer, like the series beside which the
+// one was redriven. That is cancelled only if the query selects it.
+func TestBulkCancelOfOneThatIsGone(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		lost    bool // the first command has no answer
+		due     int64
+		seq     uint64 // named by the next command; 0: there is none
+		changed int64
+	}{
+		{"the other one is not meant", false, 9000, 0, 0},
+		{"… after a command without an answer", true, 9000, 0, 1},
+		{"the other one is meant", false, 3000, 2, 0},
+	} {
+		b := &Update{Query: timer.Query{Topic: 1, States: 1 << timer.Scheduled, ToMs: 5000}, Plan: CancelEach(1)}
+		e := b.Begin(timer.Ref{ID: "a", Seq: 1, Version: 3, DueMs: 2000, NextMs: 2000})
+		if c.lost {
+			b.Take(e, &timer.Result{}, timer.ErrUnknown)
+		}
+		now := &timer.Timer{ID: "a", Seq: 2, State: timer.Scheduled, Version: 3, NextMs: c.due, Spec: timer.Spec{DueMs: c.due}}
+		again := b.Take(e, &timer.Result{Code: timer.VersionMismatch, Timer: now}, nil)
+		if again != (c.seq != 0) || again && e.Command.Seq != c.seq || b.Changed.Load() != c.changed {
+			t.Errorf("%s: again: %v, %+v, %d changed", c.name, again, e.Command, b.Changed.Load())
+		}
+	}
+}
