@@ -49,7 +49,7 @@ type Command struct {
 	// Seq is the number of a timer among those of the id. With Redrive and Purge it is that of a
 	// dead letter; 0: the last one of the version in IfMatch. With Modify it is that of a timer
 	// that has not ended; 0: the newest. So it is with Pause and Resume. Cancel ends one that is
-	// not the newest alone, and otherwise all of the id.
+	// not the newest alone, none if the one is gone, and otherwise all of the id.
 	Seq uint64
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool

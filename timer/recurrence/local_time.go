@@ -1,15 +1,12 @@
 package recurrence
 
 import (
+	"math"
 	"time"
 )
 
 // maxCalendar is how many rules a calendar caches.
 const maxCalendar = 1024
-
-// zoneShift is more than any clock change, except for the few places that have crossed the date
-// line.
-const zoneShift = 3 * time.Hour
 
 // rule is a cron expression in a zone. The meaning of local times on days with a clock change is
 // decided here:
@@ -64,13 +61,6 @@ func (r *rule) wall(t time.Time) time.Time {
 	return t.Add(time.Duration(offset) * time.Second)
 }
 
-// steady reports that no clock change is near an instant.
-func (r *rule) steady(t time.Time) bool {
-	_, before := t.Add(-zoneShift).In(r.zone).Zone()
-	_, after := t.Add(zoneShift).In(r.zone).Zone()
-	return before == after
-}
-
 // instants are the instants of a local time: none, one or two, in order.
 func (r *rule) instants(wall time.Time) (first, second time.Time) {
 	_, before := wall.Add(-26 * time.Hour).In(r.zone).Zone() // no place is that far from UTC
@@ -96,33 +86,64 @@ func (r *rule) instants(wall time.Time) (first, second time.Time) {
 	return early, time.Time{}
 }
 
-// after is the first occurrence later than ms; 0: none within ten years.
+// span is a time between two clock changes, in Unix seconds.
+type span struct {
+	start, end int64
+	offset     int64 // of the local time, in seconds
+	before     int64 // offset before the start
+}
+
+func (r *rule) spanAt(sec int64) span {
+	at := time.Unix(sec, 0).In(r.zone)
+	_, offset := at.Zone()
+	s := span{math.MinInt64, math.MaxInt64, int64(offset), int64(offset)}
+	start, end := at.ZoneBounds()
+	if !start.IsZero() {
+		_, before := start.Add(-time.Second).Zone()
+		s.start, s.before = start.Unix(), int64(before)
+	}
+	if !end.IsZero() {
+		s.end = end.Unix()
+	}
+	if s.end <= sec { // package time does so on 31 December of leap years from 2038 on
+		s.end, s.before = sec+3600, s.offset
+	}
+	return s
+}
+
+// after is the first occurrence later than ms; 0: none within ten years. Cost: O(1) in the clock
+// changes near it, and one step for each change before it.
 func (r *rule) after(ms int64) int64 {
-	base := time.UnixMilli(ms).UTC()
-	wall := r.wall(base)
-	if r.steady(base) {
-		if first, _ := r.instants(r.next(wall)); !first.IsZero() && first.After(base) && r.steady(first) {
-			return first.UnixMilli()
-		}
-	}
-	// A clock change is near, so local times need not be in the order of their instants: look at
-	// all of them.
-	var best time.Time
-	wall = wall.Add(-zoneShift)
 	for {
-		wall = r.next(wall)
-		if wall.IsZero() || !best.IsZero() && wall.After(r.wall(best).Add(zoneShift)) {
-			break
+		s := r.spanAt(time.UnixMilli(ms + 1).Unix())
+		first, never := r.within(&s, ms)
+		if first != 0 || never {
+			return first
 		}
-		first, second := r.instants(wall)
-		for _, t := range [2]time.Time{first, second} {
-			if !t.IsZero() && t.After(base) && (best.IsZero() || t.Before(best)) {
-				best = t
-			}
-		}
+		ms = s.end*1000 - 1
 	}
-	if best.IsZero() {
-		return 0
+}
+
+// within is the first occurrence in a span that is later than ms; 0: there is none. never: nor is
+// there one within ten years after the span.
+func (r *rule) within(s *span, ms int64) (first int64, never bool) {
+	// The local time, in Unix ms as if it were UTC, at which the clock changed, as it was shown.
+	changed := (s.start + s.before) * 1000
+	from := ms + s.offset*1000
+	if !r.rhythm && s.before > s.offset { // what comes twice is the first of the two
+		from = max(from, changed-1)
 	}
-	return best.UnixMilli()
+	wall := r.next(time.UnixMilli(from).UTC())
+	if never = wall.IsZero(); !never && wall.Unix()-s.offset < s.end {
+		first = (wall.Unix() - s.offset) * 1000
+	}
+	if r.rhythm || s.before >= s.offset {
+		return first, never
+	}
+	// The times that the change has skipped follow it, by the offset before.
+	skipped := r.next(time.UnixMilli(max(ms+s.before*1000, changed-1)).UTC())
+	if at := (skipped.Unix() - s.before) * 1000; skipped.Unix() < s.start+s.offset && !skipped.IsZero() && (first == 0 || at < first) {
+		first = at
+	}
+	return first, never
 }

@@ -2,6 +2,10 @@ package recurrence
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +96,128 @@ func TestCalendarOrder(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// shownMinutes are the instants of each minute that the clock of a zone shows, as if it were UTC, in
+// order, and the clock's settings forward.
+func shownMinutes(zone *time.Location, from, to time.Time) (instants map[int64][]int64, gaps []span) {
+	instants = map[int64][]int64{}
+	_, last := from.In(zone).Zone()
+	for at := from; at.Before(to); at = at.Add(time.Minute) {
+		_, offset := at.In(zone).Zone()
+		if offset > last {
+			gaps = append(gaps, span{start: at.Unix(), offset: int64(offset), before: int64(last)})
+		}
+		last = offset
+		wall := at.Unix() + int64(offset)
+		instants[wall] = append(instants[wall], at.UnixMilli())
+	}
+	return instants, gaps
+}
+
+// everyOccurrence is the reference: it looks at each minute that the clock shows, and at each that
+// it skips.
+func everyOccurrence(r *rule, instants map[int64][]int64, gaps []span) (list []int64) {
+	matches := func(wall int64) bool {
+		t := time.Unix(wall, 0).UTC()
+		return r.month>>t.Month()&1 == 1 && r.day(t) && r.hour>>t.Hour()&1 == 1 && r.minute>>t.Minute()&1 == 1
+	}
+	for wall, at := range instants {
+		switch {
+		case !matches(wall):
+		case r.rhythm:
+			list = append(list, at...)
+		default:
+			list = append(list, at[0])
+		}
+	}
+	for _, g := range gaps {
+		for wall := g.start + g.before; wall < g.start+g.offset && !r.rhythm; wall += 60 {
+			if matches(wall) {
+				list = append(list, (wall-g.before)*1000)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// TestCronAgainstEveryMinute: around clock changes and leap days, from any instant.
+func TestCronAgainstEveryMinute(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 2))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	zones := []string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Africa/Casablanca", "Asia/Kathmandu", "Antarctica/Troll"}
+	if os.Getenv("CARILLON_SOAK") != "" {
+		zones = slices.Sorted(maps.Keys(files()))
+	}
+	for _, name := range zones {
+		zone, err := Release.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		days := []time.Time{time.Date(2028, 2, 29, 12, 0, 0, 0, time.UTC), time.Date(2040, 12, 31, 12, 0, 0, 0, time.UTC)}
+		for day := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2042; day = day.AddDate(0, 0, 1) {
+			_, before := day.In(zone).Zone()
+			if _, after := day.AddDate(0, 0, 1).In(zone).Zone(); before != after {
+				days = append(days, day)
+			}
+		}
+		for range 5 {
+			day := days[r.IntN(len(days))]
+			from, to := day.Add(-60*time.Hour), day.Add(84*time.Hour)
+			instants, gaps := shownMinutes(zone, from, to)
+			for range 8 {
+				expression := strings.Join([]string{
+					pick("*", "*/7", "0", "30", "59", "15,45", "10-20"), pick("*", "*/2", "0-23", "0", "1", "2", "3", "1-3", "23", "0,2"),
+					pick("*", "*", "29", "31", "1-15"), "*", pick("*", "*", "0", "1-5"),
+				}, " ")
+				rule, err := newRule(expression, name, Release)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := everyOccurrence(rule, instants, gaps)
+				end := to.Add(-30 * time.Hour).UnixMilli()
+				for range 30 {
+					ms := day.UnixMilli() + r.Int64N(36*3_600_000) - 12*3_600_000
+					want := int64(0)
+					if i, _ := slices.BinarySearch(all, ms+1); i < len(all) && all[i] < end {
+						want = all[i]
+					}
+					got := rule.after(ms)
+					if got >= end { // beyond what the reference has seen
+						got = 0
+					}
+					if got != want {
+						t.Fatalf("%s in %q after %s: %s, want %s", expression, name, time.UnixMilli(ms).In(zone), time.UnixMilli(got).In(zone), time.UnixMilli(want).In(zone))
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestCronNearAClockChange: a leader computes the next occurrence of each series at its end, also in
+// the hours around a clock change.
+func TestCronNearAClockChange(t *testing.T) {
+	var c Calendar
+	cost := func(at string) time.Duration {
+		begin, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := time.Hour
+		for range 50 {
+			started := time.Now()
+			for ms := begin.UnixMilli(); ms < begin.UnixMilli()+20*60_000; ms += 60_000 {
+				c.cron("* * * * *", "Europe/Berlin", ms)
+			}
+			least = min(least, time.Since(started))
+		}
+		return least
+	}
+	if far, near := cost("2027-05-28T00:30:00Z"), cost("2027-03-28T00:30:00Z"); near > 20*far {
+		t.Errorf("an occurrence takes %s, near a clock change %s", far/20, near/20)
 	}
 }
 
