@@ -756,14 +756,19 @@ const contrastOf = `(() => {
   return bad;
 })()`
 
-// TestConsoleIsReadable: no page is wider than a phone, all texts have WCAG AA contrast in both
+// TestConsoleIsReadable: no page is wider than a phone, also with the longest names and a URL without
+// a place to break, all texts have WCAG AA contrast in both
 // colour schemes, every field and button has a name, and the keyboard reaches the search.
 func TestConsoleIsReadable(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
 	s := newStage(t)
 	url := "http://" + s.c.all()[1].http + "/"
+	long := strings.Repeat("t", 128)
+	s.c.ok(t, "PUT", "/v1/topics/"+long, `{"callback":{"url":"http://127.0.0.1:9/`+strings.Repeat("p", 1900)+`"}}`)
+	s.c.ok(t, "PUT", "/v1/topics/"+long+"/timers/"+long, `{"delay":"1h","labels":["`+strings.Repeat("l", 64)+`"]}`)
 	pages := []struct{ hash, text string }{
+		{"#/topics/" + long, "Policy"}, {"#/topics/" + long + "/timers/" + long, "Attempts"},
 		{"#/", "Nodes"}, {"#/topics", "orders"}, {"#/topics/orders", "Policy"}, {"#/topics/orders/timers/order-71", "Attempts"}, {"#/dead?topic=mail", "Dead letters of mail"},
 		{"#/due", "In numbers"}, {"#/receivers", "calls are paused"}, {"#/cluster", "Shard leaders"}, {"#/live", "Events of all nodes"}, {"#/search?q=order-7", "order-70"},
 	}
