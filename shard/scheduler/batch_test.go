@@ -652,3 +652,19 @@ func TestCallsOfManyLeaveOthersTheirTurns(t *testing.T) {
 		t.Errorf("%d calls of many run, want 8", len(r.batches))
 	}
 }
+
+// TestBatchGathersForAShutReceiver: timers whose call is not full wait for that, as a read and the
+// counts say alike, also where the breaker of the receiver is open.
+func TestBatchGathersForAShutReceiver(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 100, WaitMs: 2000, ByKey: true})
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+	var all []timer.Handle
+	for _, id := range []string{"{a}1", "{b}1", "{b}2"} {
+		all = append(all, r.add(id, 0))
+	}
+	r.turn()
+	for _, h := range all {
+		r.waits(h, timer.WaitBatch)
+	}
+	r.counted("batch 3 ")
+}

@@ -44,7 +44,7 @@ func (r *replica) counts(doing string, roughly bool) {
 	want[timer.NoWait], got[timer.NoWait] = 0, 0
 	if roughly {
 		for _, w := range []*timer.Waiting{&want, &got} {
-			for _, cause := range []timer.WaitCause{timer.WaitBreaker, timer.WaitSlots, timer.WaitTurn, timer.WaitConcurrency, timer.WaitBatch} {
+			for _, cause := range []timer.WaitCause{timer.WaitBreaker, timer.WaitSlots, timer.WaitTurn, timer.WaitConcurrency} {
 				w[timer.WaitLeader] += w[cause]
 				w[cause] = 0
 			}

@@ -159,6 +159,9 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 	if _, own := n.dest.(canaryDest); own {
 		return timer.Wait{}
 	}
+	if n.state == gathering { // whatever comes after it
+		return timer.Wait{For: timer.WaitBatch, On: q.topic.Name}
+	}
 	at := v.cfg.Dispatcher.State(n.dest, q.topic)
 	if at.Barred {
 		return timer.Wait{For: timer.WaitLeader, On: "its node lacks a key of the topic's secrets"}
@@ -168,9 +171,6 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 	}
 	if cause := v.limits.refusal(q); cause != timer.NoWait {
 		return timer.Wait{For: cause, On: q.topic.Name}
-	}
-	if n.state == gathering {
-		return timer.Wait{For: timer.WaitBatch, On: q.topic.Name}
 	}
 	switch n.state {
 	case shut: // its breaker has just closed
@@ -252,13 +252,13 @@ func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 		switch {
 		case state == stuck:
 			cause = timer.WaitNoCallback
+		case state == gathering:
+			cause = timer.WaitBatch
 		case closed != timer.NoWait:
 			cause = closed
 		case state == shut:
 			cause = timer.WaitBreaker
 		case refusal != timer.NoWait:
-		case state == gathering:
-			cause = timer.WaitBatch
 		case state == waiting:
 			cause = timer.WaitSlots
 		default:
