@@ -500,9 +500,10 @@ func TestCancelGivesBackWhatItEnds(t *testing.T) {
 		t.Errorf("one of series %d: code %d", series, code)
 	}
 	r.state(occurrences[1], timer.Leased)
-	if code := cancelled(r, 1<<40); code != timer.Prevented || r.permits != 0 {
+	if code := cancelled(r, 1<<40); code != timer.VersionMismatch || r.permits != 0 {
 		t.Errorf("one that is gone: code %d, %d permits are in use", code, r.permits)
 	}
+	r.state(occurrences[1], timer.Scheduled) // the lease was given back, and it goes again
 }
 
 // TestDeliveryIsChanged: leases that have not started are returned when the log changes a topic's
