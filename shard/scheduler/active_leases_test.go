@@ -500,10 +500,13 @@ func TestCancelGivesBackWhatItEnds(t *testing.T) {
 		t.Errorf("one of series %d: code %d", series, code)
 	}
 	r.state(occurrences[1], timer.Leased)
-	if code := cancelled(r, 1<<40); code != timer.VersionMismatch || r.permits != 0 {
-		t.Errorf("one that is gone: code %d, %d permits are in use", code, r.permits)
+	if code := cancelled(r, seqs[0]); code != timer.VersionMismatch {
+		t.Errorf("one that is gone: code %d", code)
 	}
-	r.state(occurrences[1], timer.Scheduled) // the lease was given back, and it goes again
+	r.state(occurrences[1], timer.Leased)
+	if code := cancelled(r, 0); code != timer.Prevented || r.permits != 0 {
+		t.Errorf("all: code %d, %d permits are in use", code, r.permits)
+	}
 }
 
 // TestDeliveryIsChanged: leases that have not started are returned when the log changes a topic's

@@ -76,6 +76,9 @@ func (t *Table) cancels(topic timer.TopicID, id []byte, seq uint64) (h timer.Han
 func (t *Table) MayBeLeased(c *timer.Command) (h timer.Handle, more bool) {
 	if c.Kind == timer.Cancel {
 		h, alone := t.cancels(c.Topic, []byte(c.ID), c.Seq)
+		if c.Seq != 0 && !t.Live(h, c.Seq) {
+			return 0, false // it is gone
+		}
 		if !alone {
 			h = t.chains.front(h)
 		}
