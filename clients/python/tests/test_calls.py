@@ -218,6 +218,12 @@ class Calls(unittest.TestCase):
                 with self.assertRaisesRegex(Unanswered, "POST /v1/topics/o/timers/a/fire"):
                     client.fire("o", "a")
 
+    def test_an_answer_that_is_no_json_is_none(self) -> None:
+        with using([{"body": b"<html>"}]) as (client, node):  # as of a proxy's page
+            with self.assertRaisesRegex(Unanswered, "GET /v1/topics/o/timers/a: the answer cannot be read"):
+                client.get("o", "a")
+            self.assertEqual(len(node.seen), 1)
+
     def test_a_worker_goes_on_after_answers_that_are_none(self) -> None:
         broken = {**TIMER, "break_off": True}, {"body": b"<html>"}
         errors: List[BaseException] = []
@@ -230,7 +236,7 @@ class Calls(unittest.TestCase):
 
         with using([*broken]) as (client, _):
             client.work("o", lambda lease, lost: None, wait=0, stop=stop, on_error=note)
-        self.assertEqual([isinstance(err, Unanswered) for err in errors], [True, False])
+        self.assertEqual([isinstance(err, Unanswered) for err in errors], [True, True])
         self.assertIn("POST /v1/topics/o/pull: the answer cannot be read", str(errors[1]))
 
     def test_a_workers_handler_may_end_by_any_exception(self) -> None:

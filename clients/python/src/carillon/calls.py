@@ -164,8 +164,8 @@ class Calls:
             raise Unanswered(f"carillon: {r.method} {r.path}: {err}") from err
         try:
             return json.loads(body) if body else None
-        except ValueError as err:
-            raise Error(f"carillon: {r.method} {r.path}: the answer cannot be read: {err}") from err
+        except ValueError as err:  # it came from something between us and the node
+            raise Unanswered(f"carillon: {r.method} {r.path}: the answer cannot be read: {err}") from err
 
     def _send(self, r: Request, deadline: float) -> Tuple[_Exchange, Callable[[], None]]:
         """Makes the call at one node. After a failure, and a 503, the next call goes to the next

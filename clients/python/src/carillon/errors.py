@@ -58,7 +58,9 @@ def read_problem(status: int, headers: Mapping[str, str], body: bytes) -> Proble
 
 
 def worth_repeating(err: Error) -> bool:
-    return isinstance(err, Unanswered) or isinstance(err, Problem) and err.status in (429, 503)
+    if isinstance(err, Unanswered):
+        return not isinstance(err.__cause__, ValueError)  # no JSON: who answers so does it again
+    return isinstance(err, Problem) and err.status in (429, 503)
 
 
 def not_done(err: Error) -> bool:
