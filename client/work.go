@@ -33,7 +33,7 @@ const (
 // Work is a worker of a pull topic: it pulls as many timers as it can handle at once, calls
 // handle for each on a goroutine of its own, extends the leases of those that run, and reports the
 // end: an Ack for nil, a Nack for an error, with the delay of RetryAfter or else the topic's
-// backoff.
+// backoff. While no node takes a report it is made again, until the lease is over.
 //
 // The context of a handler ends when its lease is over, because the cluster has ended it or cannot
 // be asked: somebody else may have the timer by then, and context.Cause is ErrOver. Timers come at

@@ -329,7 +329,8 @@ export class Client {
   /**
    * Works on a pull topic: it pulls as many timers as it may handle at once, calls handle for each,
    * extends their leases meanwhile, and reports the end: an ack, or, of a failure, a nack with the
-   * delay of a RetryAfter or else the backoff.
+   * delay of a RetryAfter or else the backoff. While no node takes a report it is made again, until
+   * the lease is over.
    *
    * The signal of a handler ends when its lease is over: somebody else may have the timer by then.
    * Timers come at least once; fence is higher for a later lease. When o.signal ends it pulls no

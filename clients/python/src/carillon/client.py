@@ -407,7 +407,8 @@ class Client:
     ) -> None:
         """Works on a pull topic: it pulls as many timers as it may handle at once, calls handle for
         each on a thread of its own, extends their leases meanwhile, and reports the end: an ack,
-        or, of an exception, a nack with the delay of a RetryAfter or else the topic's backoff.
+        or, of an exception, a nack with the delay of a RetryAfter or else the topic's backoff. While
+        no node takes a report it is made again, until the lease is over.
 
         The event that a handler gets is set when its lease is over: somebody else may have the
         timer by then. Timers come at least once; fence is higher for a later lease. When stop is
