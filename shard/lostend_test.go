@@ -64,6 +64,9 @@ func TestLostEndOnDisk(t *testing.T) {
 	if err := r.open(); err != nil {
 		t.Fatalf("a torn tail is cut off, not refused: %v", err)
 	}
+	if said := r.log.String(); !strings.Contains(said, "the log ended within a frame") || !strings.Contains(said, ".broken") {
+		t.Errorf("the node does not say that it has cut its log: %s", said)
+	}
 	if got := r.host.group(1).store.Last(); got >= last {
 		t.Skipf("the last frame had nothing of the shard: entry %d of %d", got, last)
 	}

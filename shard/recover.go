@@ -91,6 +91,10 @@ func (h *Host) recover() error {
 		return fmt.Errorf("shard: %w", err)
 	}
 	h.stream = stream
+	if cut := stream.Cut(); cut.Bytes > 0 {
+		h.cfg.Logger.Warn("the log ended within a frame, as a crash or a power cut leaves it: the rest was cut off; where the disk is at fault, acknowledged changes were in it",
+			"bytes", cut.Bytes, "kept_in", cut.File)
+	}
 	for _, w := range h.workers {
 		w.stream = stream
 	}

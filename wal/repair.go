@@ -7,6 +7,16 @@ import (
 	"carillon/internal/vfs"
 )
 
+// Cut is what Open has cut off behind the last good frame: a write that a crash has torn, mostly.
+// Nothing tells it from damage of the last frame.
+type Cut struct {
+	File  string // that has it now; "": nothing was cut off
+	Bytes int
+}
+
+// Cut returns what Open has cut off.
+func (s *Stream) Cut() Cut { return s.cut }
+
 // repair ends the last segment after its last good frame, and makes all before that durable. The
 // bytes that are cut off are kept in a .broken file, unless it is prepared space that was never
 // used.
@@ -19,7 +29,8 @@ func (s *Stream) repair(found *streamScan) error {
 	l := found.last
 	path := filepath.Join(l.dir, l.name)
 	if cut := trimZeros(l.tail); len(cut) > 0 {
-		if err := vfs.WriteSynced(s.fs, fmt.Sprintf("%s.%d%s", path, l.end, brokenSuffix), cut); err != nil {
+		s.cut = Cut{File: fmt.Sprintf("%s.%d%s", path, l.end, brokenSuffix), Bytes: len(cut)}
+		if err := vfs.WriteSynced(s.fs, s.cut.File, cut); err != nil {
 			return err
 		}
 		if err := s.fs.SyncDir(l.dir); err != nil {

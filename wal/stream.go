@@ -34,6 +34,7 @@ type Stream struct {
 	dir     string
 	opt     Options
 	salt    salt // does not change after Open
+	cut     Cut  // nor does this
 	lock    io.Closer
 	disk    atomic.Pointer[Disk] // replaced whole
 	reserve atomic.Uint64
