@@ -53,10 +53,10 @@ func TestWaitsAreCounted(t *testing.T) {
 	r.topicsChanged()
 	r.add("spread", 0)
 	want("spread 1")
-	r.topic(1, nil)
-	r.topicsChanged()
 	r.do(timer.Command{Kind: timer.Cancel, ID: "spread"})
 	want("")
+	r.topic(1, nil)
+	r.topicsChanged()
 	for _, id := range []string{"a", "b"} {
 		r.add(id, 0)
 		r.one().answer(500)
