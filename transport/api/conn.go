@@ -18,12 +18,12 @@ import (
 // system calls: deadlines are put off until a Read or Write is about to wait, and left alone when
 // the one that stands is near enough.
 //
-// One goroutine, fasthttp's for this connection, uses everything but Close and endReading; see
-// whileConnected, too.
+// One goroutine, fasthttp's for this connection, uses everything but Close, endReading and Trusted;
+// see whileConnected, too.
 type framedConn struct {
-	net.Conn             // encrypted, where the server is to
-	raw      net.Conn    // beneath that
-	config   *tls.Config // by which the client was trusted last
+	net.Conn                            // encrypted, where the server is to
+	raw      net.Conn                   // beneath that
+	config   atomic.Pointer[tls.Config] // by which the client was trusted last
 	listener *listener
 	framer   http1.Framer
 	fault    *http1.Fault

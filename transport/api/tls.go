@@ -92,20 +92,21 @@ func (c *framedConn) speaksPlain(err error) bool {
 // secure encrypts a connection, where the server is to.
 func (l *listener) secure(c *framedConn) {
 	if l.tls != nil {
-		c.config = l.tls.current.Load()
-		c.Conn = tls.Server(c.raw, c.config)
+		config := l.tls.current.Load()
+		c.config.Store(config)
+		c.Conn = tls.Server(c.raw, config)
 	}
 }
 
 // Trusted reports whether the client's certificate is of an authority as they are now: they may
-// have been read again since the connection began.
+// have been read again since the connection began. It may be called from any goroutine.
 func (c *framedConn) Trusted() bool {
 	secured, ok := c.Conn.(*tls.Conn)
 	if !ok {
 		return true
 	}
 	current := c.listener.tls.current.Load()
-	if current == c.config {
+	if current == c.config.Load() {
 		return true
 	}
 	if current.ClientCAs != nil {
@@ -121,6 +122,6 @@ func (c *framedConn) Trusted() bool {
 			return false
 		}
 	}
-	c.config = current
+	c.config.Store(current)
 	return true
 }

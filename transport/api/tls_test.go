@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -303,6 +304,32 @@ func TestRevokedAuthorityEndsItsConnections(t *testing.T) {
 	if first, second := shop(), shop(); !first || !second {
 		t.Error("a connection of the other authority is not served")
 	}
+}
+
+// TestTrustIsAskedByMany: the shards of a bulk change ask at once whether the client is trusted
+// still, also after the files have been read again.
+func TestTrustIsAskedByMany(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("node")
+	files, err := LoadTLS(a.file("node.pem"), a.file("node.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := net.Pipe()
+	c := &framedConn{raw: raw, listener: &listener{tls: files}}
+	c.listener.secure(c)
+	if err := files.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() {
+			if !c.Trusted() {
+				t.Error("it is not trusted")
+			}
+		})
+	}
+	asking.Wait()
 }
 
 func TestTLSFilesAreReadAgain(t *testing.T) {
