@@ -186,8 +186,8 @@ func (c *consumer) run(work context.Context, l *Lease) {
 	}
 }
 
-// reportInTime reports until that succeeds, although everything is being stopped. When the lease is
-// over it is of no use. A node that is silent leaves time for another.
+// reportInTime reports until that succeeds, and once though everything is stopped. When the lease
+// is over it is of no use. A node that is silent leaves time for another.
 func (c *consumer) reportInTime(work context.Context, receipt string, failure error) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(work), c.options.Lease)
 	defer cancel()
@@ -195,7 +195,7 @@ func (c *consumer) reportInTime(work context.Context, receipt string, failure er
 		try, cancel := context.WithTimeout(within, c.options.Lease/3)
 		err := c.report(try, receipt, failure)
 		cancel()
-		if err == nil || refusedForGood(err) || c.client.sleep(within, c.client.pause(err, failed)) != nil {
+		if err == nil || refusedForGood(err) || work.Err() != nil || c.client.sleep(within, c.client.pause(err, failed)) != nil {
 			return err
 		}
 	}

@@ -345,6 +345,25 @@ func TestWorkLeavesASilentNode(t *testing.T) {
 	})
 }
 
+// When the grace period has ended a report that fails is not made again, however long the lease lasts.
+func TestWorkStopsThoughReportsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPullTopic("a")
+		p.fail = func(verb string) *http.Response {
+			if verb == "ack" {
+				return refusal(503, ErrUnavailable)
+			}
+			return nil
+		}
+		s := consume(t, p, WorkOptions{Lease: time.Hour, Grace: 30 * time.Second}, func(context.Context, *Lease) error { return nil })
+		synctest.Wait()
+		s.end(t, 1)
+		if late := time.Since(p.start); late < 25*time.Second || late > time.Minute {
+			t.Errorf("it stops after %v", late)
+		}
+	})
+}
+
 // A worker that is stopped pulls no more and finishes the timers that it has. When the grace period
 // ends, handlers that still run have their context cancelled and are waited for.
 func TestWorkStopsGracefully(t *testing.T) {

@@ -257,7 +257,9 @@ class Calls(unittest.TestCase):
     def test_a_worker_reports_until_the_lease_is_over(self) -> None:
         lease = {"id": "a", "receipt": "r", "status": 200}
         done, refused = {"body": {"timers": [lease], "results": [lease]}}, problem(503, "unavailable")
-        for seconds, replies, reports in (30, [done, *[refused] * 3, done], 4), (0.3, [done, refused], 2):
+        for seconds, grace, replies, reports in (
+            (30, 30, [done, *[refused] * 3, done], 4), (0.3, 30, [done, refused], 2), (3600, 0.3, [done, refused], 2),
+        ):
             stop, errors = threading.Event(), []  # type: threading.Event, List[BaseException]
 
             def fails(_: Any, lost: threading.Event) -> None:
@@ -266,12 +268,12 @@ class Calls(unittest.TestCase):
 
             with using(replies, retries=0) as (client, node):
                 began = time.monotonic()
-                client.work("o", fails, lease=seconds, wait=0, stop=stop, on_error=errors.append)
+                client.work("o", fails, lease=seconds, wait=0, grace=grace, stop=stop, on_error=errors.append)
             sent = [body for _, path, _, body in node.seen if path == "/v1/nack"]
             self.assertGreaterEqual(len(sent), reports)
             self.assertIn(b'"delay":"3600', sent[-1])
             self.assertEqual(len(errors), 0 if seconds == 30 else 1)
-            self.assertLess(time.monotonic() - began, 5, "it reports for longer than the lease lasts")
+            self.assertLess(time.monotonic() - began, 5, "it reports for longer than the lease or the grace lasts")
 
     def test_a_workers_leases_are_held_on_to_after_an_on_error_that_fails(self) -> None:
         stop, extended = threading.Event(), threading.Event()

@@ -37,11 +37,12 @@ export async function work(client: Client, calls: Calls, topic: string, handle: 
   const held = new Map<string, Hold>(); // by receipt
   const running = new Set<Promise<void>>(); // at most concurrency
   let wake = () => {}; // a handler has ended, or the signal
+  const graceOver = new AbortController();
   const stopped = () => wake();
   signal?.addEventListener("abort", stopped);
 
-  // Reports until that succeeds. When the lease is over it is of no use. A node that is silent
-  // leaves time for another.
+  // Reports until that succeeds, and once when the grace is over. When the lease is over it is of no
+  // use. A node that is silent leaves time for another.
   const report = async (receipt: string, failure: unknown) => {
     const until = performance.now() + leaseMs;
     for (let failed = 0; ; failed++) {
@@ -50,8 +51,8 @@ export async function work(client: Client, calls: Calls, topic: string, handle: 
         return failure === undefined ? await client.ack([receipt], limit) : await client.nack([receipt], { ...limit, ...nackOf(failure) });
       } catch (err) {
         const pause = calls.pause(err, failed);
-        if (refusedForGood(err) || performance.now() + pause >= until) throw err;
-        await sleep(pause);
+        if (refusedForGood(err) || graceOver.signal.aborted || performance.now() + pause >= until) throw err;
+        await sleep(pause, graceOver.signal);
       }
     }
   };
@@ -103,7 +104,10 @@ export async function work(client: Client, calls: Calls, topic: string, handle: 
     }
   } finally {
     const reason = new Error("carillon: the worker has been stopped");
-    const grace = setTimeout(() => held.forEach((hold) => hold.lost.abort(reason)), graceMs);
+    const grace = setTimeout(() => {
+      graceOver.abort();
+      held.forEach((hold) => hold.lost.abort(reason));
+    }, graceMs);
     await Promise.all(running);
     clearTimeout(grace);
     clearInterval(extender);

@@ -82,7 +82,11 @@ test("a worker reports until the lease is over", async () => {
   const lease = { id: "a", receipt: "r", status: 200 };
   const done: Reply = { body: { timers: [lease], results: [lease] } };
   const refused = problem(503, "unavailable");
-  for (const [leaseMs, reports, faults, replies] of [[30_000, 4, 0, [done, refused, refused, refused, done]], [300, 2, 1, [done, refused]]] as const) {
+  for (const [leaseMs, graceMs, reports, faults, replies] of [
+    [30_000, 30_000, 4, 0, [done, refused, refused, refused, done]],
+    [300, 30_000, 2, 1, [done, refused]],
+    [3_600_000, 300, 2, 1, [done, refused]],
+  ] as const) {
     await using([[...replies]], { retries: 0 }, async (client, node) => {
       const stop = new AbortController();
       const errors: unknown[] = [];
@@ -91,12 +95,12 @@ test("a worker reports until the lease is over", async () => {
         throw new RetryAfter(3_600_000, "later");
       };
       const began = Date.now();
-      await client.work("o", fails, { leaseMs, waitMs: 0, signal: stop.signal, onError: (err) => errors.push(err) });
+      await client.work("o", fails, { leaseMs, graceMs, waitMs: 0, signal: stop.signal, onError: (err) => errors.push(err) });
       const sent = node.seen.filter((r) => r.url === "/v1/nack");
       assert.ok(sent.length >= reports, `${sent.length} reports`);
       assert.match(sent.at(-1)?.body ?? "", /"delay":"3600000ms"/);
       assert.equal(errors.length, faults);
-      assert.ok(Date.now() - began < 5000, "it reports for longer than the lease lasts");
+      assert.ok(Date.now() - began < 5000, "it reports for longer than the lease or the grace lasts");
     });
   }
 });

@@ -43,6 +43,7 @@ class Worker:
         self._running = 0  # handlers, at most concurrency
         self._held: Dict[str, _Hold] = {}  # by receipt
         self._pulling: Optional[Cancel] = None
+        self._grace_over = threading.Event()
 
     def run(self) -> None:
         ended = threading.Event()
@@ -117,8 +118,8 @@ class Worker:
                 self._changed.notify_all()
 
     def _report(self, receipt: str, failure: Optional[BaseException]) -> List[ReceiptResult]:
-        """Reports until that succeeds. When the lease is over it is of no use. A node that is
-        silent leaves time for another."""
+        """Reports until that succeeds, and once when the grace is over. When the lease is over it
+        is of no use. A node that is silent leaves time for another."""
         until = time.monotonic() + self._lease
         delay = max(failure.delay, 0.0) if isinstance(failure, RetryAfter) else None
         failed = 0
@@ -130,9 +131,9 @@ class Worker:
                 return self._client.nack([receipt], delay=delay, reason=_reason(failure), timeout=left)
             except Error as err:
                 pause = self._client.calls.pause(err, failed)
-                if refused_for_good(err) or time.monotonic() + pause >= until:
+                late = time.monotonic() + pause >= until
+                if refused_for_good(err) or late or self._grace_over.wait(pause):
                     raise
-            time.sleep(pause)
             failed += 1
 
     def _extend(self, ended: threading.Event) -> None:
@@ -167,6 +168,7 @@ class Worker:
         """Waits for the handlers. Those that run longer than the grace lose their leases."""
         with self._changed:
             self._changed.wait_for(lambda: self._running == 0, self._grace)
+            self._grace_over.set()
             for hold in self._held.values():
                 hold.lost.set()
             self._changed.wait_for(lambda: self._running == 0)
