@@ -63,8 +63,9 @@ func (c *compaction) sweep() {
 	}
 }
 
-// sweepTopic drops a topic that has nothing, not even timers that wait for their spread, and has its
-// timers queued again once an eighth of the entries must be outdated (I15).
+// sweepTopic drops a topic that has nothing, no call that runs and no timers that wait for their
+// spread: changedTopics looks only at those that are kept. It has a topic's timers queued again once
+// an eighth of the entries must be outdated (I15).
 func (c *compaction) sweepTopic(q *topicQueue) {
 	timers := int(c.table.Counts(q.id).Scheduled)
 	if q.queued() > timers+timers/8 && len(q.moving) == 0 {
@@ -74,10 +75,8 @@ func (c *compaction) sweepTopic(q *topicQueue) {
 		c.keys.prune(q)
 	}
 	c.keys.forgetRested(q, pruneBudget)
-	if wheel, _ := c.table.WheelWaits(q.id); wheel.Spread > 0 {
-		return // changedTopics looks only at topics that are kept
-	}
-	if len(q.dests)+len(q.moving)+len(q.keys)+q.dueOrder.Len() == 0 && !q.turn.In() && !q.listed && !q.deferred.In() && !q.withSlot.In() &&
+	wheel, _ := c.table.WheelWaits(q.id)
+	if len(q.dests)+len(q.moving)+len(q.keys)+q.dueOrder.Len()+q.leases.Len() == 0 && wheel.Spread == 0 && !q.turn.In() && !q.listed && !q.deferred.In() && !q.withSlot.In() &&
 		q.limiterUse.rests(c.now.Mono) && q.keyless.rests(c.now.Mono) {
 		c.topics.forgetTopic(q)
 	}
