@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 // patience is for what has no promised time: the machine may be busy.
@@ -49,11 +51,12 @@ func serve(t testing.TB, dir string, flags ...string) *process {
 // exitDown is the exit code after which a supervisor must not restart the node.
 const exitDown = 3
 
-// launch starts a node, under a wrapper such as strace if there is one, and does not wait.
+// launch starts a node, under a wrapper such as strace if there is one, and does not wait. No other
+// test's node gets its port while it is down: clients that go on would take that one for this.
 func launch(t testing.TB, wrapper []string, dir string, flags ...string) *process {
 	t.Helper()
 	args := append(slices.Clone(wrapper), binary)
-	args = append(args, serveArgs(dir, "127.0.0.1:0")...)
+	args = append(args, serveArgs(dir, freeport.Address(t))...)
 	return begin(t, append(args, flags...))
 }
 

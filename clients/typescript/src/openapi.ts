@@ -1239,7 +1239,10 @@ export interface components {
             payload_base64?: string;
             content_type?: string;
             callback?: components["schemas"]["Callback"];
-            /** @default 0 */
+            /**
+             * @description Of what is due, the higher first: calls within a shard, pulls in the whole topic.
+             * @default 0
+             */
             priority?: number;
             /**
              * @description The share of the turns of its key, in a topic with per_key.fair: that of the key's newest timer that is due. In a topic without per_key: 422 bad_policy.
@@ -2243,9 +2246,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The timer is at another version. Code version_mismatch. */
+        /** @description The timer or topic is at another version: the one in ETag. Without ETag there is none, or it is not known. Code version_mismatch. */
         P412: {
             headers: {
+                ETag: components["headers"]["PresentETag"];
                 [name: string]: unknown;
             };
             content: {
@@ -2427,6 +2431,8 @@ export interface components {
         TopicVersion: string;
         /** @description The version, in quotes. */
         ETag: string;
+        /** @description What a read would have as ETag now. */
+        PresentETag: string;
         /** @description Of an answer about one timer that another node has decided: that node's API, the timer's shard, and how many shards there are. A client that sends its next request about a timer of that shard there saves a hop; any node takes any request. The shard of a timer is 1 + xxh64(topic, a zero byte, key or id) mod shards; that of an id that the cluster made is 1 + (n - 1) mod shards, where n are its four hex digits. */
         Leader: string;
         /** @description Seconds to wait before trying again. */

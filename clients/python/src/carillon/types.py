@@ -198,6 +198,7 @@ class Fields(TypedDict, total=False):
     content_type: str
     callback: Callback
     priority: int
+    """Of what is due, the higher first: calls within a shard, pulls in the whole topic."""
     weight: int
     """The share of the turns of its key, in a topic with per_key.fair: that of the key's newest timer that is due. In a topic without per_key: 422 bad_policy."""
     labels: Labels
@@ -404,6 +405,7 @@ class Patch(When, total=False):
     content_type: Optional[str]
     callback: Optional[CallbackPatch]
     priority: Optional[int]
+    """Of what is due, the higher first: calls within a shard, pulls in the whole topic."""
     weight: Optional[int]
     """The share of the turns of its key, in a topic with per_key.fair: that of the key's newest timer that is due. In a topic without per_key: 422 bad_policy."""
     labels: Optional[Labels]
