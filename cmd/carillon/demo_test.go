@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,6 +72,11 @@ func TestDemoCleansUpWhenInterruptedTwice(t *testing.T) {
 // TestDemoCleansUpWhenItsTerminalIsClosed: a node takes the signal for the wish to read its files
 // again.
 func TestDemoCleansUpWhenItsTerminalIsClosed(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) { // the tests run under nohup, and so would the demo
+		unused := make(chan os.Signal, 1)
+		signal.Notify(unused, syscall.SIGHUP)
+		defer signal.Ignore(syscall.SIGHUP)
+	}
 	interruptDemo(t, func(p *process) { p.signal(t, syscall.SIGHUP) })
 }
 
