@@ -162,8 +162,14 @@ func (p *QueuePlace) place() *QueuePlace { return p }
 // It has no outdated timers.
 //
 // Cost: O(log n) for a timer that comes or goes, and 16 bytes; O(1) for one that comes in order of
-// the due times, and to read the oldest.
-type DueOrder struct{ items []dueTimer }
+// the due times, and to read the oldest. It is made of chunks, so that no turn copies more than one
+// of them, however many timers wait.
+type DueOrder struct {
+	chunks [][]dueTimer // full but for the last; empty is at most the first
+}
+
+// chunkTimers is how many timers a chunk has.
+const chunkTimers = 1024
 
 type dueTimer struct {
 	dueMs  int64
@@ -171,14 +177,50 @@ type dueTimer struct {
 }
 
 // Len is the number of timers.
-func (o *DueOrder) Len() int { return len(o.items) }
+func (o *DueOrder) Len() int {
+	last := len(o.chunks) - 1
+	if last < 0 {
+		return 0
+	}
+	return chunkTimers*last + len(o.chunks[last])
+}
+
+// at is the timer at a place of the heap: its children are at 2i+1 and 2i+2.
+func (o *DueOrder) at(i int) *dueTimer { return &o.chunks[i/chunkTimers][i%chunkTimers] }
+
+// extend puts a timer last.
+func (o *DueOrder) extend(v dueTimer) {
+	n := len(o.chunks)
+	if n == 0 || len(o.chunks[n-1]) == chunkTimers {
+		var chunk []dueTimer // of most orders there is one, which is small
+		if n > 0 {
+			chunk = make([]dueTimer, 0, chunkTimers)
+		}
+		o.chunks = append(o.chunks, chunk)
+		n++
+	}
+	o.chunks[n-1] = append(o.chunks[n-1], v)
+}
+
+// takeLast takes the timer at the last place.
+func (o *DueOrder) takeLast() dueTimer {
+	n := len(o.chunks) - 1
+	last := len(o.chunks[n]) - 1
+	v := o.chunks[n][last]
+	if o.chunks[n] = o.chunks[n][:last]; last == 0 && n > 0 { // the first is kept for the next timer
+		o.chunks[n] = nil
+		o.chunks = o.chunks[:n]
+	}
+	return v
+}
 
 // Overdue returns how many timers wait, and how long the oldest has.
 func (o *DueOrder) Overdue(nowMs int64) (timers, oldestMs int64) {
-	if len(o.items) == 0 {
+	n := o.Len()
+	if n == 0 {
 		return 0, 0
 	}
-	return int64(len(o.items)), max(0, nowMs-o.items[0].dueMs)
+	return int64(n), max(0, nowMs-o.at(0).dueMs)
 }
 
 // queuedTimers knows the queue of each timer that waits in one, and its place in the DueOrder. It
@@ -296,24 +338,20 @@ func orderOf(q Queue) *DueOrder {
 // reorder takes a timer from one order to another, either may be nil, or to its place in the same.
 func (q *queuedTimers) reorder(from, to *DueOrder, v dueTimer) {
 	if from == to {
-		if from != nil && from.items[*q.placeOf(v.handle)].dueMs != v.dueMs {
+		if from != nil && from.at(int(*q.placeOf(v.handle))).dueMs != v.dueMs {
 			q.sift(from, int(*q.placeOf(v.handle)), v)
 		}
 		return
 	}
 	if from != nil {
-		i, last := int(*q.placeOf(v.handle)), len(from.items)-1
-		moved := from.items[last]
-		if from.items = from.items[:last]; i < last {
+		i, moved := int(*q.placeOf(v.handle)), from.takeLast()
+		if i < from.Len() {
 			q.sift(from, i, moved)
-		}
-		if cap(from.items) > 1024 && last < cap(from.items)/4 {
-			from.items = append(make([]dueTimer, 0, cap(from.items)/2), from.items...)
 		}
 	}
 	if to != nil {
-		to.items = append(to.items, v)
-		q.sift(to, len(to.items)-1, v)
+		to.extend(v)
+		q.sift(to, to.Len()-1, v)
 	}
 }
 
@@ -325,21 +363,21 @@ func (q *queuedTimers) placeOf(h timer.Handle) *uint32 {
 // sift puts a timer where it belongs in an order, from place i, which is free.
 func (q *queuedTimers) sift(o *DueOrder, i int, v dueTimer) {
 	put := func(v dueTimer) {
-		o.items[i] = v
+		*o.at(i) = v
 		*q.placeOf(v.handle) = uint32(i)
 	}
-	for i > 0 && v.dueMs < o.items[(i-1)/2].dueMs {
-		put(o.items[(i-1)/2])
+	for i > 0 && v.dueMs < o.at((i-1)/2).dueMs {
+		put(*o.at((i - 1) / 2))
 		i = (i - 1) / 2
 	}
-	for c := 2*i + 1; c < len(o.items); c = 2*i + 1 {
-		if c+1 < len(o.items) && o.items[c+1].dueMs < o.items[c].dueMs {
+	for c, n := 2*i+1, o.Len(); c < n; c = 2*i + 1 {
+		if c+1 < n && o.at(c+1).dueMs < o.at(c).dueMs {
 			c++
 		}
-		if v.dueMs <= o.items[c].dueMs {
+		if v.dueMs <= o.at(c).dueMs {
 			break
 		}
-		put(o.items[c])
+		put(*o.at(c))
 		i = c
 	}
 	put(v)
