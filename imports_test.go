@@ -67,8 +67,8 @@ var mayImport = map[string][]string{
 	"internal/certificate":   {}, // when one ends
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
-	"shard/scheduler":     {"internal/delivery", "internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"},                                                 // no raft, no log, no worker
-	"shard/table":         {"shard/table/content", "shard/table/index", "shard/table/slab", "internal/feature", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
+	"shard/scheduler":     {"internal/delivery", "internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"},                                                                   // no raft, no log, no worker
+	"shard/table":         {"shard/table/content", "shard/table/index", "shard/table/slab", "internal/feature", "internal/order", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
 	"shard/table/arena":   {},
 	"shard/table/content": {"shard/table/arena", "shard/table/index", "internal/secret", "timer", "timer/encoding"},
 	"shard/table/index":   {},

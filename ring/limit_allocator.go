@@ -85,7 +85,7 @@ type limitList struct {
 // with is the list for what Tick is given now: who has a part keeps it, and others get one while
 // there is room. Cost: O(1), and O(topics) after one of them has changed.
 func (l *limitList) with(given []*timer.Topic) *limitList {
-	if len(given) == len(l.given) && (len(given) == 0 || &given[0] == &l.given[0]) {
+	if same(given, l.given) {
 		return l
 	}
 	had, room := make([]*part, len(given)), maxParts

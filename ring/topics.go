@@ -74,7 +74,7 @@ func (t *Topics) Limited() []*timer.Topic {
 	list := t.limited
 	t.mu.RUnlock()
 	flat := t.flat.Load()
-	if flat == nil || !list.same(flat.of) {
+	if flat == nil || !same(list, flat.of) {
 		flat = &flatList{list, slices.Concat(list...)}
 		t.flat.Store(flat)
 	}
@@ -207,10 +207,10 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		if !old.Closing {
 			return Reply{Err: timer.ErrNotEmpty}
 		}
-		t.withdrawLocked(old)
+		t.remove(old)
 		return Reply{}
 	}
-	t.publishLocked(&next)
+	t.put(&next)
 	return Reply{Topic: &next}
 }
 
@@ -220,17 +220,8 @@ func (t *Topics) createLocked(nowMs int64, name string, p timer.Policy, auto boo
 	}
 	t.lastID++
 	v := &timer.Topic{ID: t.lastID, Name: name, Policy: p, AutoCreated: auto, CreatedMs: nowMs, UpdatedMs: nowMs, Version: 1}
-	t.publishLocked(v)
+	t.put(v)
 	return Reply{Topic: v, Created: true}
-}
-
-// publishLocked makes a topic the one of its name and id.
-func (t *Topics) publishLocked(v *timer.Topic) {
-	t.topicSet.put(v)
-}
-
-func (t *Topics) withdrawLocked(v *timer.Topic) {
-	t.topicSet.remove(v)
 }
 
 // replace makes these the topics.

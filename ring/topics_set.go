@@ -30,17 +30,17 @@ func newTopicSet(lastID timer.TopicID, topics []*timer.Topic) topicSet {
 		byName: make(map[string]*timer.Topic, len(topics)), byID: make(map[timer.TopicID]*timer.Topic, len(topics)),
 		list: newTopicList(topics), lastID: lastID, turning: map[timer.TopicID]struct{}{}, sealed: map[string]int{}, named: map[string]int{},
 	}
-	var limited, keyless []*timer.Topic
+	var limited []*timer.Topic
 	for _, t := range topics {
-		own, apart := limitsOf(t)
-		limited, keyless = appendTopic(limited, own), appendTopic(keyless, apart)
+		limited = append(limited, limitsOf(t)...)
 		s.byName[t.Name], s.byID[t.ID] = t, t
 		s.sum += hashTopic(t)
 		s.countSealed(t, +1)
 		s.countNamed(t, +1)
 		s.indexTurning(t)
 	}
-	s.limited = newTopicList(append(limited, keyless...)) // whose ids are higher
+	slices.SortFunc(limited, func(a, b *timer.Topic) int { return cmp.Compare(a.ID, b.ID) })
+	s.limited = newTopicList(limited)
 	s.names = slices.Sorted(maps.Keys(s.byName))
 	return s
 }
@@ -73,39 +73,27 @@ func (s *topicSet) remove(t *timer.Topic) {
 	s.sum -= hashTopic(t)
 }
 
-// limitsOf returns a topic and its timers without a key as what has a bound of leases at once; nil
-// if it has none.
-func limitsOf(t *timer.Topic) (own, keyless *timer.Topic) {
+// limitsOf are the bounds of leases at once that a topic has: its own, and that of its timers without
+// a key. nil has none.
+func limitsOf(t *timer.Topic) (limits []*timer.Topic) {
 	if t == nil {
-		return nil, nil
+		return nil
 	}
-	if keyless = t.Keyless(); keyless != nil && keyless.Policy.Concurrency == 0 {
-		keyless = nil
+	for _, l := range []*timer.Topic{t, t.Keyless()} {
+		if l != nil && l.Policy.Concurrency > 0 {
+			limits = append(limits, l)
+		}
 	}
-	if t.Policy.Concurrency > 0 {
-		own = t
-	}
-	return own, keyless
-}
-
-func appendTopic(list []*timer.Topic, t *timer.Topic) []*timer.Topic {
-	if t == nil {
-		return list
-	}
-	return append(list, t)
+	return limits
 }
 
 // listLimits keeps limited after a change of a topic; nil: there was none, or is none.
 func (s *topicSet) listLimits(from, to *timer.Topic) {
-	a, b := limitsOf(from)
-	c, d := limitsOf(to)
-	for _, x := range [...][2]*timer.Topic{{a, c}, {b, d}} {
-		switch {
-		case x[1] != nil:
-			s.limited = s.limited.with(x[1])
-		case x[0] != nil:
-			s.limited = s.limited.without(x[0].ID)
-		}
+	for _, l := range limitsOf(from) {
+		s.limited = s.limited.without(l.ID)
+	}
+	for _, l := range limitsOf(to) {
+		s.limited = s.limited.with(l)
 	}
 }
 
@@ -217,10 +205,8 @@ func (l topicList) without(id timer.TopicID) topicList {
 	return out
 }
 
-// same reports that two lists are the same, not only equal.
-func (l topicList) same(o topicList) bool {
-	return len(l) == len(o) && (len(l) == 0 || &l[0] == &o[0])
-}
+// same reports that two lists, which do not change, are one, not only equal.
+func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // topicWalk goes through a list in pieces.
 type topicWalk struct {

@@ -302,7 +302,7 @@ type topicsChanged struct{ ids []timer.TopicID }
 
 func (t topicsChanged) handle(w *worker) {
 	for _, s := range w.shards {
-		if s.scheduler.Refresh(t.ids...) || len(t.ids) == 0 {
+		if s.scheduler.Refresh(t.ids...) {
 			w.touch(s.g)
 		}
 	}

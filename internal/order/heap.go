@@ -1,6 +1,6 @@
 // Package order keeps items in order, each knowing its place: a heap and a ring. Every operation
 // costs O(log n) in the heap and O(1) in the ring, for n items in it. Neither allocates, but for
-// the heap's slice. Both are pure: no clock, lock or goroutine.
+// the heap's chunks. Both are pure: no clock, lock or goroutine.
 package order
 
 // Ranked is an item of a Heap.
@@ -12,25 +12,25 @@ type Ranked[T any] interface {
 }
 
 // Heap is a heap of items that can be moved and removed. The zero Heap is empty.
-type Heap[T Ranked[T]] struct{ items []T }
+type Heap[T Ranked[T]] struct{ items Chunks[T] }
 
 // Len is the number of items.
-func (h *Heap[T]) Len() int { return len(h.items) }
+func (h *Heap[T]) Len() int { return h.items.Len() }
 
 // First is the item that comes first. The heap must not be empty.
-func (h *Heap[T]) First() T { return h.items[0] }
+func (h *Heap[T]) First() T { return *h.items.At(0) }
 
 // At is the item at a position, in no order. It serves walks over all items.
-func (h *Heap[T]) At(i int) T { return h.items[i] }
+func (h *Heap[T]) At(i int) T { return *h.items.At(i) }
 
 // Push adds an item that is in no heap.
 func (h *Heap[T]) Push(v T) {
 	if *v.Place() != 0 {
 		panic("order: an item is pushed twice")
 	}
-	h.items = append(h.items, v)
-	*v.Place() = len(h.items)
-	h.up(len(h.items) - 1)
+	h.items.Push(v)
+	*v.Place() = h.Len()
+	h.up(h.Len() - 1)
 }
 
 // Fix restores the order after an item of the heap has changed.
@@ -43,29 +43,25 @@ func (h *Heap[T]) Fix(v T) {
 
 // Remove takes an item of the heap out.
 func (h *Heap[T]) Remove(v T) {
-	i, last := *v.Place()-1, len(h.items)-1
+	i, last := *v.Place()-1, h.Len()-1
 	h.swap(i, last)
-	var zero T
-	h.items[last] = zero
-	h.items = h.items[:last]
+	h.items.TakeLast()
 	*v.Place() = 0
 	if i < last && !h.up(i) {
 		h.down(i)
 	}
-	if cap(h.items) > 1024 && len(h.items) < cap(h.items)/4 {
-		h.items = append(make([]T, 0, cap(h.items)/2), h.items...)
-	}
 }
 
 func (h *Heap[T]) swap(i, j int) {
-	h.items[i], h.items[j] = h.items[j], h.items[i]
-	*h.items[i].Place(), *h.items[j].Place() = i+1, j+1
+	a, b := h.items.At(i), h.items.At(j)
+	*a, *b = *b, *a
+	*(*a).Place(), *(*b).Place() = i+1, j+1
 }
 
 func (h *Heap[T]) up(i int) (moved bool) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !h.items[i].Before(h.items[parent]) {
+		if !h.At(i).Before(h.At(parent)) {
 			break
 		}
 		h.swap(i, parent)
@@ -77,8 +73,8 @@ func (h *Heap[T]) up(i int) (moved bool) {
 func (h *Heap[T]) down(i int) {
 	for {
 		first := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(h.items); c++ {
-			if h.items[c].Before(h.items[first]) {
+		for c := 2*i + 1; c <= 2*i+2 && c < h.Len(); c++ {
+			if h.At(c).Before(h.At(first)) {
 				first = c
 			}
 		}

@@ -50,7 +50,7 @@ type memberRefresh struct {
 }
 
 // refresh asks, where an unknown node has been met, one node after the other until one answers. The
-// next refresh goes on behind it.
+// next refresh begins with the one after that.
 func (m *memberRefresh) refresh(ctx context.Context) {
 	unknown := m.unknownPeer.Swap(0)
 	if unknown == 0 {

@@ -98,7 +98,7 @@ func (ct *changedTopics) refresh(q *topicQueue, topic *timer.Topic) {
 }
 
 // spreadsOtherwise reports whether timers that wait for their spread wait for another time by a new
-// policy.
+// policy. Their number is known, but not which they are: a walk finds them.
 func (ct *changedTopics) spreadsOtherwise(q *topicQueue, topic *timer.Topic) bool {
 	if topic == nil || q.topic == nil || topic.Policy.SpreadMs == q.topic.Policy.SpreadMs && topic.Policy.Serial == q.topic.Policy.Serial {
 		return false

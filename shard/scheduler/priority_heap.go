@@ -3,6 +3,7 @@ package scheduler
 import (
 	"iter"
 
+	"carillon/internal/order"
 	"carillon/timer"
 )
 
@@ -40,28 +41,19 @@ var (
 	_ ordered[windowKey]    = windowKey{}
 )
 
-// heap is a binary min-heap of values by before; container/heap would box each one. It is made of
-// chunks, so that no step copies or clears more than one of them, however many items there are.
-// Cost: O(log n) for push and pop, O(1) for len, top and at.
-type heap[T ordered[T]] struct {
-	chunks [][]T // full but for the last
-}
+// heap is a binary min-heap of values by before; container/heap would box each one. Cost: O(log n)
+// for push and pop, O(1) for len, top and at.
+type heap[T ordered[T]] struct{ items order.Chunks[T] }
 
-// chunkItems is how many items a chunk has.
-const chunkItems = 1024
-
-func (h *heap[T]) len() int {
-	last := len(h.chunks) - 1
-	if last < 0 {
-		return 0
-	}
-	return chunkItems*last + len(h.chunks[last])
-}
+func (h *heap[T]) len() int { return h.items.Len() }
 
 // at is the item at a place: its children are at 2i+1 and 2i+2.
-func (h *heap[T]) at(i int) *T { return &h.chunks[i/chunkItems][i%chunkItems] }
+func (h *heap[T]) at(i int) *T { return h.items.At(i) }
 
-func (h *heap[T]) top() T { return h.chunks[0][0] }
+// takeLast takes the item at the last place, which needs no order.
+func (h *heap[T]) takeLast() T { return h.items.TakeLast() }
+
+func (h *heap[T]) top() T { return *h.at(0) }
 
 // all are the items, in no order.
 func (h *heap[T]) all() iter.Seq[T] {
@@ -76,7 +68,7 @@ func (h *heap[T]) all() iter.Seq[T] {
 
 func (h *heap[T]) push(v T) {
 	i := h.len()
-	h.extend(v)
+	h.items.Push(v)
 	hole := h.at(i)
 	for i > 0 {
 		i = (i - 1) / 2
@@ -87,44 +79,6 @@ func (h *heap[T]) push(v T) {
 		*hole, hole = *parent, parent
 	}
 	*hole = v
-}
-
-// extend puts an item last.
-func (h *heap[T]) extend(v T) {
-	n := len(h.chunks)
-	if n == 0 || len(h.chunks[n-1]) == chunkItems {
-		if n == cap(h.chunks) {
-			h.chunks = append(h.chunks, nil)
-		}
-		if h.chunks = h.chunks[:n+1]; n > 0 && h.chunks[n] == nil {
-			h.chunks[n] = make([]T, 0, chunkItems)
-		}
-		n++
-	}
-	h.chunks[n-1] = append(h.chunks[n-1], v)
-}
-
-// takeLast takes the item at the last place, which needs no order. One empty chunk is kept, so that
-// a heap about a bound does not make one again and again.
-func (h *heap[T]) takeLast() T {
-	n := len(h.chunks)
-	chunk := h.chunks[n-1]
-	last := len(chunk) - 1
-	v := chunk[last]
-	var zero T
-	chunk[last] = zero
-	h.chunks[n-1] = chunk[:last]
-	switch {
-	case last > 0:
-	case n > 1:
-		if n < cap(h.chunks) {
-			h.chunks[:n+1][n] = nil
-		}
-		h.chunks = h.chunks[:n-1]
-	case cap(chunk) == 1: // most of many keys have one timer, once
-		h.chunks = nil
-	}
-	return v
 }
 
 func (h *heap[T]) pop() T {

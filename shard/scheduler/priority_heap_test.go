@@ -60,36 +60,8 @@ func TestHeap(t *testing.T) {
 			t.Fatalf("after a filter: popped %+v, want %+v", got, w)
 		}
 	}
-	if n := h.room(); h.len() != 0 || n > 4096 {
-		t.Errorf("%d left, room for %d: a drained backlog keeps its memory", h.len(), n)
-	}
-}
-
-// room is how many items have memory.
-func (h *heap[T]) room() (n int) {
-	for _, c := range h.chunks[:cap(h.chunks)] {
-		n += cap(c)
-	}
-	return n
-}
-
-// TestHeapGrowsInChunks: a push copies no more than a chunk, and a heap about the bound of a chunk
-// makes none again and again.
-func TestHeapGrowsInChunks(t *testing.T) {
-	var h heap[entry]
-	for n := range 100 * chunkItems {
-		before := h.room()
-		h.push(entry{seq: uint64(n)})
-		if got := h.room() - before; got > chunkItems {
-			t.Fatalf("push %d made room for %d", n, got)
-		}
-	}
-	made := testing.AllocsPerRun(100, func() {
-		h.push(entry{})
-		h.pop()
-	})
-	if made > 0 {
-		t.Errorf("%.1f chunks were made for a push and a pop", made)
+	if h.len() != 0 {
+		t.Errorf("%d left", h.len())
 	}
 }
 

@@ -203,7 +203,7 @@ type Inspection struct {
 	Later      int // timers beyond the look-ahead
 	Compacting int // queues that compact has not finished
 
-	ConsumerLeases int
+	ConsumerLeases int // that have not ended
 
 	KeyRefs           int // timers that are head of their key, or lease it
 	GoneRefs, OldRefs int // … of timers that are gone; … of key queues that were dropped

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"carillon/internal/order"
 	"carillon/shard/table/slab"
 	"carillon/timer"
 )
@@ -162,14 +163,8 @@ func (p *QueuePlace) place() *QueuePlace { return p }
 // It has no outdated timers.
 //
 // Cost: O(log n) for a timer that comes or goes, and 16 bytes; O(1) for one that comes in order of
-// the due times, and to read the oldest. It is made of chunks, so that no turn copies more than one
-// of them, however many timers wait.
-type DueOrder struct {
-	chunks [][]dueTimer // full but for the last; empty is at most the first
-}
-
-// chunkTimers is how many timers a chunk has.
-const chunkTimers = 1024
+// the due times, and to read the oldest.
+type DueOrder struct{ items order.Chunks[dueTimer] }
 
 type dueTimer struct {
 	dueMs  int64
@@ -177,42 +172,7 @@ type dueTimer struct {
 }
 
 // Len is the number of timers.
-func (o *DueOrder) Len() int {
-	last := len(o.chunks) - 1
-	if last < 0 {
-		return 0
-	}
-	return chunkTimers*last + len(o.chunks[last])
-}
-
-// at is the timer at a place of the heap: its children are at 2i+1 and 2i+2.
-func (o *DueOrder) at(i int) *dueTimer { return &o.chunks[i/chunkTimers][i%chunkTimers] }
-
-// extend puts a timer last.
-func (o *DueOrder) extend(v dueTimer) {
-	n := len(o.chunks)
-	if n == 0 || len(o.chunks[n-1]) == chunkTimers {
-		var chunk []dueTimer // of most orders there is one, which is small
-		if n > 0 {
-			chunk = make([]dueTimer, 0, chunkTimers)
-		}
-		o.chunks = append(o.chunks, chunk)
-		n++
-	}
-	o.chunks[n-1] = append(o.chunks[n-1], v)
-}
-
-// takeLast takes the timer at the last place.
-func (o *DueOrder) takeLast() dueTimer {
-	n := len(o.chunks) - 1
-	last := len(o.chunks[n]) - 1
-	v := o.chunks[n][last]
-	if o.chunks[n] = o.chunks[n][:last]; last == 0 && n > 0 { // the first is kept for the next timer
-		o.chunks[n] = nil
-		o.chunks = o.chunks[:n]
-	}
-	return v
-}
+func (o *DueOrder) Len() int { return o.items.Len() }
 
 // Overdue returns how many timers wait, and how long the oldest has.
 func (o *DueOrder) Overdue(nowMs int64) (timers, oldestMs int64) {
@@ -220,7 +180,7 @@ func (o *DueOrder) Overdue(nowMs int64) (timers, oldestMs int64) {
 	if n == 0 {
 		return 0, 0
 	}
-	return int64(n), max(0, nowMs-o.at(0).dueMs)
+	return int64(n), max(0, nowMs-o.items.At(0).dueMs)
 }
 
 // queuedTimers knows the queue of each timer that waits in one, and its place in the DueOrder. It
@@ -338,19 +298,19 @@ func orderOf(q Queue) *DueOrder {
 // reorder takes a timer from one order to another, either may be nil, or to its place in the same.
 func (q *queuedTimers) reorder(from, to *DueOrder, v dueTimer) {
 	if from == to {
-		if from != nil && from.at(int(*q.placeOf(v.handle))).dueMs != v.dueMs {
+		if from != nil && from.items.At(int(*q.placeOf(v.handle))).dueMs != v.dueMs {
 			q.sift(from, int(*q.placeOf(v.handle)), v)
 		}
 		return
 	}
 	if from != nil {
-		i, moved := int(*q.placeOf(v.handle)), from.takeLast()
+		i, moved := int(*q.placeOf(v.handle)), from.items.TakeLast()
 		if i < from.Len() {
 			q.sift(from, i, moved)
 		}
 	}
 	if to != nil {
-		to.extend(v)
+		to.items.Push(v)
 		q.sift(to, to.Len()-1, v)
 	}
 }
@@ -363,21 +323,21 @@ func (q *queuedTimers) placeOf(h timer.Handle) *uint32 {
 // sift puts a timer where it belongs in an order, from place i, which is free.
 func (q *queuedTimers) sift(o *DueOrder, i int, v dueTimer) {
 	put := func(v dueTimer) {
-		*o.at(i) = v
+		*o.items.At(i) = v
 		*q.placeOf(v.handle) = uint32(i)
 	}
-	for i > 0 && v.dueMs < o.at((i-1)/2).dueMs {
-		put(*o.at((i - 1) / 2))
+	for i > 0 && v.dueMs < o.items.At((i-1)/2).dueMs {
+		put(*o.items.At((i - 1) / 2))
 		i = (i - 1) / 2
 	}
 	for c, n := 2*i+1, o.Len(); c < n; c = 2*i + 1 {
-		if c+1 < n && o.at(c+1).dueMs < o.at(c).dueMs {
+		if c+1 < n && o.items.At(c+1).dueMs < o.items.At(c).dueMs {
 			c++
 		}
-		if v.dueMs <= o.at(c).dueMs {
+		if v.dueMs <= o.items.At(c).dueMs {
 			break
 		}
-		put(*o.at(c))
+		put(*o.items.At(c))
 		i = c
 	}
 	put(v)

@@ -51,8 +51,8 @@ func serve(t testing.TB, dir string, flags ...string) *process {
 // exitDown is the exit code after which a supervisor must not restart the node.
 const exitDown = 3
 
-// launch starts a node, under a wrapper such as strace if there is one, and does not wait. No other
-// test's node gets its port while it is down: clients that go on would take that one for this.
+// launch starts a node, under a wrapper such as strace if there is one, and does not wait. While the
+// node is down no other test gets its port: clients that keep sending would reach another node.
 func launch(t testing.TB, wrapper []string, dir string, flags ...string) *process {
 	t.Helper()
 	args := append(slices.Clone(wrapper), binary)

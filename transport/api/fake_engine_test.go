@@ -446,10 +446,10 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 		return err
 	}
 	for _, m := range marks {
-		for errand := b.Begin(m); errand != nil; {
+		for task := b.Begin(m); task != nil; {
 			id := timer.ShardOf(topic, m.ID, e.shards)
-			r, err := e.Do(ctx, id, errand.Command, errand.Brief())
-			if !b.Take(errand, &r, err) {
+			r, err := e.Do(ctx, id, task.Command, task.Brief())
+			if !b.Take(task, &r, err) {
 				break
 			}
 		}
