@@ -47,15 +47,11 @@ func (c *Chunks[T]) TakeLast() T {
 	var zero T
 	chunk[last] = zero
 	c.chunks[n-1] = chunk[:last]
-	switch {
-	case last > 0:
-	case n > 1:
+	if last == 0 && n > 1 {
 		if n < cap(c.chunks) {
 			c.chunks[:n+1][n] = nil
 		}
 		c.chunks = c.chunks[:n-1]
-	case cap(chunk) == 1: // most of many lists have one item, once
-		c.chunks = nil
 	}
 	return v
 }

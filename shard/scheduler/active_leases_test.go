@@ -547,6 +547,31 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestSlotOfADroppedTimer: a timer in the slot of one whose topic was dropped by force is called while
+// that one's call runs. Each has its lease, and the topic has what is left.
+func TestSlotOfADroppedTimer(t *testing.T) {
+	r := newReplica(t)
+	before := r.add("a", 0)
+	r.turn()
+	got := r.command(timer.Command{Kind: timer.CloseTopic, Force: true})
+	r.Keys.ReviewDropped(0, got.Handle)
+	r.command(timer.Command{Kind: timer.OpenTopic})
+	if after := r.add("b", 0); after != before {
+		t.Fatalf("slot %d, and before %d", after, before)
+	}
+	r.turn()
+	r.leasesOfTopics("in the same slot")
+	r.want("ab")
+	r.end(delivery.Outcome{Status: 200})
+	r.leasesOfTopics("after the call of the timer that is gone")
+	r.state(before, timer.Leased)
+	r.end(delivery.Outcome{Status: 200})
+	r.leasesOfTopics("after both")
+	if r.state(before, timer.Done); r.View.InFlight() != 0 || r.permits != 0 {
+		t.Errorf("%d leases, %d permits", r.View.InFlight(), r.permits)
+	}
+}
+
 // TestForcedDrop: a call whose topic was dropped by force ends without an outcome.
 func TestForcedDrop(t *testing.T) {
 	r := newReplica(t)

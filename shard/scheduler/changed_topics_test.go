@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -169,6 +170,66 @@ func TestOutdatedEntries(t *testing.T) {
 	r.add("later", 0)
 	r.turn()
 	r.want("later")
+}
+
+// TestTopicIsKeptWhileACallRuns: its leases are found by it.
+func TestTopicIsKeptWhileACallRuns(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(*timer.Policy) {})
+	r.add("a", 0)
+	r.turn()
+	r.want("a")
+	r.topic(1, func(p *timer.Policy) { p.Callback.URL = "http://b" })
+	for range 5 {
+		r.Sweep()
+		r.turn()
+		r.leasesOfTopics("while the call runs")
+	}
+	if n := r.Scheduler.topics.byID[1].leases.Len(); n != 1 {
+		t.Errorf("the topic has %d leases", n)
+	}
+	r.end(delivery.Outcome{Status: 200})
+	for range 5 {
+		r.Sweep()
+		r.turn()
+	}
+	if n := len(r.View.Inspect().Topics); n != 0 {
+		t.Errorf("%d topics are kept", n)
+	}
+}
+
+// TestSerialBehindAProposedLease: a topic becomes serial while a lease is on its way. It counts for
+// its key, though the walk over the table has not found it (I21).
+func TestSerialBehindAProposedLease(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(*timer.Policy) {})
+	r.add("{k}a", 0)
+	r.Run()
+	var b table.Batch
+	b.Reset(r.now.WallMs, 1, 1)
+	r.items = nil
+	r.Lease(&b)
+	items := r.items
+	if len(items) != 1 {
+		t.Fatalf("%d leases are proposed", len(items))
+	}
+	r.topic(1, serial)
+	later := r.add("{k}b", 0)
+	for range 5 {
+		r.Run()
+	}
+	if r.entry(); r.table.Due(later).State == timer.Leased {
+		t.Error("another timer of the key is leased before it")
+	}
+	results, err := r.table.Apply(b.Bytes(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	items[0](&results[0], true)
+	r.turn()
+	r.want("{k}a")
+	r.end(delivery.Outcome{Status: 200})
+	r.want("{k}b")
 }
 
 // TestOutdatedLaterTimers: timers that wait beyond the look-ahead leave their queue when cancelled.

@@ -121,6 +121,26 @@ func TestUpdatesOfALease(t *testing.T) {
 	}
 }
 
+// TestExtendedLeaseHoldsUpNoOther: the lease of another timer runs out at its time.
+func TestExtendedLeaseHoldsUpNoOther(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, pulled)
+	a, b := r.add("a", 0), r.add("b", 0)
+	r.turn()
+	if got := r.pull(1, 2); len(got) != 2 {
+		t.Fatalf("pulled %v", got)
+	}
+	r.pass(10 * time.Second)
+	if !r.update(a, timer.ExtendLease) {
+		t.Error("it cannot be extended")
+	}
+	r.pass(21 * time.Second)
+	r.state(a, timer.Leased)
+	r.state(b, timer.Scheduled)
+	r.pass(9 * time.Second)
+	r.state(a, timer.Scheduled)
+}
+
 // TestLeaseRunsOut: the next pull may take the timer at once.
 func TestLeaseRunsOut(t *testing.T) {
 	r := newReplica(t)
