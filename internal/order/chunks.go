@@ -55,3 +55,11 @@ func (c *Chunks[T]) TakeLast() T {
 	}
 	return v
 }
+
+// ReleaseOne frees an empty list that has had one item at a time. It is for lists of which there are
+// many, most of them with one item, once.
+func (c *Chunks[T]) ReleaseOne() {
+	if len(c.chunks) == 1 && len(c.chunks[0]) == 0 && cap(c.chunks[0]) == 1 {
+		c.chunks = nil
+	}
+}

@@ -39,7 +39,17 @@ func TestChunks(t *testing.T) {
 			t.Fatalf("the last of %d is %d", n+1, got)
 		}
 	}
-	if n := c.room(); n > 3*ChunkItems { // the first may be larger than the others
+	c.ReleaseOne()
+	if n := c.room(); n == 0 || n > 3*ChunkItems { // the first may be larger than the others
 		t.Errorf("an empty list keeps room for %d", n)
+	}
+	var one Chunks[int]
+	one.Push(1)
+	if one.ReleaseOne(); one.Len() != 1 {
+		t.Error("an item is gone")
+	}
+	one.TakeLast()
+	if one.ReleaseOne(); one.room() != 0 {
+		t.Errorf("a list that had one item keeps room for %d", one.room())
 	}
 }

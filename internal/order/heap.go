@@ -1,6 +1,6 @@
-// Package order keeps items in order, each knowing its place: a heap and a ring. Every operation
-// costs O(log n) in the heap and O(1) in the ring, for n items in it. Neither allocates, but for
-// the heap's chunks. Both are pure: no clock, lock or goroutine.
+// Package order keeps items in order, each knowing its place, in a heap and a ring, and lists in
+// chunks. Every operation costs O(log n) in the heap and O(1) in the others, for n items in it.
+// Nothing allocates but chunks. All are pure: no clock, lock or goroutine.
 package order
 
 // Ranked is an item of a Heap.

@@ -50,8 +50,13 @@ func (h *heap[T]) len() int { return h.items.Len() }
 // at is the item at a place: its children are at 2i+1 and 2i+2.
 func (h *heap[T]) at(i int) *T { return h.items.At(i) }
 
-// takeLast takes the item at the last place, which needs no order.
-func (h *heap[T]) takeLast() T { return h.items.TakeLast() }
+// takeLast takes the item at the last place, which needs no order. Most of many keys have one timer,
+// once: they keep no memory for a next one.
+func (h *heap[T]) takeLast() T {
+	v := h.items.TakeLast()
+	h.items.ReleaseOne()
+	return v
+}
 
 func (h *heap[T]) top() T { return *h.at(0) }
 

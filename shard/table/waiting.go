@@ -215,7 +215,7 @@ type queuedPart struct {
 }
 
 func (q *queuedTimers) memory() int64 {
-	const part, ordered, queue = 512, 20, 24 // with the room that append leaves
+	const part, ordered, queue = 512, 20, 24 // with the room in last chunks, about
 	return int64(q.inUse+len(q.spare))*part + int64(cap(q.parts))*8 + int64(cap(q.used)) + int64(q.waiting)*ordered +
 		int64(cap(q.queues))*queue + int64(cap(q.free))*4
 }
