@@ -38,9 +38,9 @@ func (e *engine) View() backend.ClusterView {
 		for _, r := range slices.Concat(rows[i].Replicas, rows[i].Leaving) {
 			replicas[r.Node]++
 		}
-		by := c.leaderOf(&rows[i], leader)
+		by := c.leadOf(&rows[i], leader)
 		s := c.shardRow(&rows[i], by, peers)
-		leads[by]++
+		leads[by.node]++
 		v.Shards = append(v.Shards, s)
 	}
 	for _, n := range c.member.State.Nodes() {
@@ -65,6 +65,19 @@ func healthy(v *backend.ClusterView) bool {
 	return len(v.Shards) > 0 && !slices.ContainsFunc(v.Shards, func(s backend.ShardRow) bool {
 		return s.State != backend.ShardOK && !(s.State == backend.ShardMoving && v.Resharding != nil)
 	})
+}
+
+// lead is the node that leads a shard, or 0, and whether the shard then lacks a leader.
+type lead struct {
+	node  uint64
+	lacks bool
+}
+
+// leadOf asks first whether the shard lacks a leader: one that is elected between the two questions
+// is then seen by the second.
+func (c *core) leadOf(row *ring.Assignment, seen map[timer.ShardID]uint64) lead {
+	lacks := c.leaderless(row)
+	return lead{c.leaderOf(row, seen), lacks}
 }
 
 // leaderOf is the node that leads a shard, by the leaders' own reports. A leader that was elected
@@ -118,7 +131,8 @@ func (c *core) leaderless(row *ring.Assignment) bool {
 	return !row.Names(c.p.self.ID()) || c.host.LacksLeader(row.Group, member.WasReady(c.member))
 }
 
-func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) backend.ShardRow {
+func (c *core) shardRow(row *ring.Assignment, by lead, peers peers) backend.ShardRow {
+	leader := by.node
 	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch, Replicas: make([]string, 0, len(row.Replicas))}
 	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name
@@ -142,7 +156,7 @@ func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) backen
 		s.State = backend.ShardNoQuorum
 	case !row.Settled:
 		s.State = backend.ShardMoving
-	case alive < len(row.Replicas) || leader != 0 && !peers.alive(leader) || leader == 0 && c.leaderless(row):
+	case alive < len(row.Replicas) || leader != 0 && !peers.alive(leader) || leader == 0 && by.lacks:
 		s.State = backend.ShardDegraded
 	default:
 		s.State = backend.ShardOK
@@ -185,7 +199,7 @@ func (c *core) Shard(id timer.ShardID) (backend.ShardView, bool) {
 	if !ok {
 		return backend.ShardView{}, false
 	}
-	v := backend.ShardView{ShardRow: c.shardRow(&row, c.leaderOf(&row, c.member.SeenLeaders()), c.peers())}
+	v := backend.ShardView{ShardRow: c.shardRow(&row, c.leadOf(&row, c.member.SeenLeaders()), c.peers())}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
 			v.Known, v.Term, v.Applied, v.Timers, v.Hash = true, g.Term, g.Applied, int64(g.Timers), g.Hash

@@ -21,7 +21,7 @@ func (c *core) growth() *backend.ReshardingView {
 	}
 	v := &backend.ReshardingView{From: r.From, To: r.To, Done: r.Done, Shard: r.Shard}
 	row, _ := c.member.State.Row(r.Shard)
-	switch s := c.shardRow(&row, c.member.SeenLeaders()[r.Shard], c.peers()); {
+	switch s := c.shardRow(&row, lead{node: c.member.SeenLeaders()[r.Shard]}, c.peers()); {
 	case s.State == backend.ShardNoQuorum:
 		v.WaitsFor = backend.WaitsForMajority
 	case !row.Settled && !r.Dividing:
