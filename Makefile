@@ -85,6 +85,9 @@ SIDE_BY_SIDE := -parallel 4
 # Tests of nodes in one process, which wait for each other's timeouts.
 WAITING := -parallel 6
 
+# Tests have their files in memory where there is enough of it, and in TMPDIR where that is set.
+test ci: export TMPDIR := $(or $(TMPDIR),$(shell ./scripts/memory-dir.sh),/tmp)
+
 # Three packages at once, as those of processes and nodes mostly wait.
 test: ## the short tests of each package, 20 simulated runs (two and a half minutes on two free cores, the first compilation included; longer on a busy machine)
 	$(GOTEST) -vet off -short -p 3 $(SIDE_BY_SIDE) $(EVERY)
