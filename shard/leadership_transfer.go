@@ -140,3 +140,10 @@ func (t *leadershipTransfer) expire(r *replica) {
 	t.to, t.sent = 0, false
 	r.w.touchNext(r)
 }
+
+// Cordon sets whether the node is cordoned, because its clock or disk is faulty or it is about to
+// stop. A cordoned node transfers its leaderships to nodes that may lead. It can still be elected,
+// and then transfers that leadership too.
+func (h *Host) Cordon(on bool) { h.cordoned.Store(on) }
+
+func (h *Host) isCordoned() bool { return h.cordoned.Load() }

@@ -3,7 +3,6 @@ package shard
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,7 +18,6 @@ import (
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/wal"
 )
 
 // Meta is the group of topics, nodes and placement.
@@ -233,87 +231,6 @@ func (r *replica) collect() {
 	}
 	// Raft did not install it: its leader was deposed, or the log has caught up by itself.
 	r.snapshots.incoming = nil
-}
-
-// append adds the entries and the state that raft wants durable to this turn's frame. The responses
-// are sent when the frame is on disk.
-func (r *replica) append(m *pb.Message) {
-	a := appended{group: r, entries: m.Entries, responses: m.Responses}
-	if m.Snapshot != nil {
-		r.snapshots.install(r, m.Snapshot)
-		a.mark, a.installed, a.sync = true, true, true
-	}
-	if m.Term != nil {
-		// A new commit index alone need not be durable: it can be learned again.
-		a.sync = a.sync || m.GetTerm() != r.written.hard.Term || m.GetVote() != r.written.hard.Vote
-		r.written.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
-		r.written.dirty = true
-	}
-	a.spare = !a.sync && len(m.Entries) > 0 && r.membership.spare(r)
-	a.sync = a.sync || len(m.Entries) > 0
-	r.w.append(a)
-}
-
-// step delivers the responses of the log and the state machine to raft, or to peers.
-func (r *replica) step(responses []*pb.Message) {
-	for _, m := range responses {
-		if m.GetTo() != r.id {
-			r.send(m)
-			continue
-		}
-		err := r.raft.Step(m)
-		if errors.Is(err, raft.ErrStepPeerNotFound) {
-			continue // its own removal was committed and applied before its disk answered
-		}
-		if err != nil {
-			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", r.shard, err))
-		}
-	}
-}
-
-// durable handles the group's part of a frame that is now on disk.
-func (r *replica) durable(a *appended, pos wal.Position) {
-	if a.tombstone != 0 {
-		r.leftovers.add(r, a.tombstone)
-		if r.id == 0 {
-			r.files.Buried(pos.Gen)
-			r.files.restating = false
-			return
-		}
-	}
-	if a.replica != r.id {
-		return // the part is of an earlier replica
-	}
-	if a.installs != r.snapshots.installs {
-		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
-		// these.
-		if a.hard {
-			r.files.Hard(pos.Gen)
-		}
-		return
-	}
-	if a.create != nil {
-		r.files.Created(pos.Gen)
-		r.files.restating = false
-	}
-	if len(a.entries) > 0 {
-		if !r.store.Append(a.entries) {
-			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", r.shard, a.entries[0].GetIndex(), r.store.Last()))
-		}
-		for _, e := range a.entries {
-			r.files.Grew(e.Data)
-		}
-		r.files.Reached(pos.Gen, a.entries[len(a.entries)-1].GetIndex())
-	}
-	if a.hard {
-		r.files.Hard(pos.Gen)
-	}
-	if r.raft == nil { // the group is stopped
-		r.w.countEntries(r)
-		return
-	}
-	r.step(a.responses)
-	r.w.touch(r)
 }
 
 // stop ends a group whose log this build cannot continue: the next entry is of a newer release, or

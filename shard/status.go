@@ -168,13 +168,6 @@ func (h *Host) Fault() string {
 	return ""
 }
 
-// Cordon sets whether the node is cordoned, because its clock or disk is faulty or it is about to
-// stop. A cordoned node transfers its leaderships to nodes that may lead. It can still be elected,
-// and then transfers that leadership too.
-func (h *Host) Cordon(on bool) { h.cordoned.Store(on) }
-
-func (h *Host) isCordoned() bool { return h.cordoned.Load() }
-
 // Stats are the host's gauges.
 type Stats struct {
 	timer.Counts       // timers of led shards; Waiting for a leader also those of replicas that know of none

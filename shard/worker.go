@@ -115,8 +115,6 @@ type workerSample struct {
 	wrong            atomic.Pointer[[]placement.WrongReplica]
 }
 
-func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
-
 // run takes turns until the context ends.
 func (w *worker) run(ctx context.Context) {
 	timer := time.NewTimer(0)

@@ -1,9 +1,12 @@
 package shard
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/raftlog"
@@ -63,9 +66,30 @@ func (w *worker) newSent() *sentFrame {
 	return s
 }
 
+func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
+
 // queueable returns how many frames each worker may have on their way to disk, so that the log's
 // queue is never full.
 func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
+
+// append adds the entries and the state that raft wants durable to this turn's frame. The responses
+// are sent when the frame is on disk.
+func (r *replica) append(m *pb.Message) {
+	a := appended{group: r, entries: m.Entries, responses: m.Responses}
+	if m.Snapshot != nil {
+		r.snapshots.install(r, m.Snapshot)
+		a.mark, a.installed, a.sync = true, true, true
+	}
+	if m.Term != nil {
+		// A new commit index alone need not be durable: it can be learned again.
+		a.sync = a.sync || m.GetTerm() != r.written.hard.Term || m.GetVote() != r.written.hard.Vote
+		r.written.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
+		r.written.dirty = true
+	}
+	a.spare = !a.sync && len(m.Entries) > 0 && r.membership.spare(r)
+	a.sync = a.sync || len(m.Entries) > 0
+	r.w.append(a)
+}
 
 // append adds a group's part to this turn's frame. A part that needs no sync (a new commit index)
 // joins the newest unsynced frame, and its responses are sent when that frame is on disk.
@@ -263,6 +287,68 @@ func (w *worker) frameDone(s *sentFrame) {
 		w.parked.stalled[i] = nil
 	}
 	w.parked.stalled = w.parked.stalled[:0]
+}
+
+// durable handles the group's part of a frame that is now on disk.
+func (r *replica) durable(a *appended, pos wal.Position) {
+	if a.tombstone != 0 {
+		r.leftovers.add(r, a.tombstone)
+		if r.id == 0 {
+			r.files.Buried(pos.Gen)
+			r.files.restating = false
+			return
+		}
+	}
+	if a.replica != r.id {
+		return // the part is of an earlier replica
+	}
+	if a.installs != r.snapshots.installs {
+		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
+		// these.
+		if a.hard {
+			r.files.Hard(pos.Gen)
+		}
+		return
+	}
+	if a.create != nil {
+		r.files.Created(pos.Gen)
+		r.files.restating = false
+	}
+	if len(a.entries) > 0 {
+		if !r.store.Append(a.entries) {
+			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", r.shard, a.entries[0].GetIndex(), r.store.Last()))
+		}
+		for _, e := range a.entries {
+			r.files.Grew(e.Data)
+		}
+		r.files.Reached(pos.Gen, a.entries[len(a.entries)-1].GetIndex())
+	}
+	if a.hard {
+		r.files.Hard(pos.Gen)
+	}
+	if r.raft == nil { // the group is stopped
+		r.w.countEntries(r)
+		return
+	}
+	r.step(a.responses)
+	r.w.touch(r)
+}
+
+// step delivers the responses of the log and the state machine to raft, or to peers.
+func (r *replica) step(responses []*pb.Message) {
+	for _, m := range responses {
+		if m.GetTo() != r.id {
+			r.send(m)
+			continue
+		}
+		err := r.raft.Step(m)
+		if errors.Is(err, raft.ErrStepPeerNotFound) {
+			continue // its own removal was committed and applied before its disk answered
+		}
+		if err != nil {
+			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", r.shard, err))
+		}
+	}
 }
 
 // A spare voter is a follower that its leader needs for no majority, as long as the others do their
