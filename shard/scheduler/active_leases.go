@@ -210,46 +210,6 @@ func (d *destQueue) kept(e entry, due *table.Due) bool {
 	return e.dueMs <= max(d.shutMs, d.queue.resumedMs, d.queue.limitedMs) || e.dueMs > due.NextMs
 }
 
-// leased handles the applied result of a proposed lease.
-func (al *activeLeases) leased(f *activeLease, r timer.Result) {
-	if f.call != nil {
-		defer al.applied(f.call)
-	}
-	if f.phase == proposed { // in this leadership
-		al.provenAt = max(al.provenAt, f.provenAt)
-	}
-	al.leaves(f)
-	al.pipeline.committed(al.now.Mono-f.askedAt, al.now.Mono)
-	al.due.learn(al.now.Mono-f.askedAt, al.now.Mono)
-	if r.Code != timer.OK { // the timer changed before the lease was applied
-		f.permit.Cancel()
-		al.over(f)
-		// It may have been popped again and skipped because of this lease.
-		al.table.Rearm(f.handle, f.seq)
-		return
-	}
-	f.fence, f.slow = r.Fence, al.table.SlowStart(r.Fence)
-	if f.revoked {
-		al.revoke(f)
-		al.releaseOps(f)
-		return
-	}
-	if al.unseen.enter(f, held); f.call == nil {
-		al.held.push(f)
-	}
-}
-
-// leaves counts a lease out of the pipeline, in which others may go then.
-func (al *activeLeases) leaves(f *activeLease) {
-	if f.phase != proposed { // of an earlier leadership
-		return
-	}
-	if al.pipeline.full() {
-		al.env.WakeNext()
-	}
-	al.pipeline.proposed--
-}
-
 // revoke returns a lease whose call has not started.
 func (al *activeLeases) revoke(f *activeLease) {
 	f.permit.Cancel()

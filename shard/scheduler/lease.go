@@ -232,6 +232,46 @@ func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit de
 	return f
 }
 
+// leased handles the applied result of a proposed lease.
+func (al *activeLeases) leased(f *activeLease, r timer.Result) {
+	if f.call != nil {
+		defer al.applied(f.call)
+	}
+	if f.phase == proposed { // in this leadership
+		al.provenAt = max(al.provenAt, f.provenAt)
+	}
+	al.leaves(f)
+	al.pipeline.committed(al.now.Mono-f.askedAt, al.now.Mono)
+	al.due.learn(al.now.Mono-f.askedAt, al.now.Mono)
+	if r.Code != timer.OK { // the timer changed before the lease was applied
+		f.permit.Cancel()
+		al.over(f)
+		// It may have been popped again and skipped because of this lease.
+		al.table.Rearm(f.handle, f.seq)
+		return
+	}
+	f.fence, f.slow = r.Fence, al.table.SlowStart(r.Fence)
+	if f.revoked {
+		al.revoke(f)
+		al.releaseOps(f)
+		return
+	}
+	if al.unseen.enter(f, held); f.call == nil {
+		al.held.push(f)
+	}
+}
+
+// leaves counts a lease out of the pipeline, in which others may go then.
+func (al *activeLeases) leaves(f *activeLease) {
+	if f.phase != proposed { // of an earlier leadership
+		return
+	}
+	if al.pipeline.full() {
+		al.env.WakeNext()
+	}
+	al.pipeline.proposed--
+}
+
 // Item is the scheduler's purpose of one item of an entry. The replica keeps it until the item is
 // applied or dropped.
 type Item struct {
