@@ -252,6 +252,20 @@ func (m *Members) Run(ctx context.Context) error {
 	return nil
 }
 
+// runAlone is Run without other nodes: it opens no port and sends nothing.
+func (m *Members) runAlone(ctx context.Context) error {
+	close(m.ready)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.republish: // nobody would read it
+		case <-m.dirty:
+			m.cfg.Changed()
+		}
+	}
+}
+
 // announceLeave announces twice that this node stops: in its metadata, since the library does not
 // pass on whether a node has left or died, and by the library's own message, which takes effect at
 // once.

@@ -2,7 +2,6 @@ package ring
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,18 +53,4 @@ func (m *Members) SetKeys(keys [][]byte) error {
 		return nil
 	}
 	return m.gossip.setKeys(keys)
-}
-
-// runAlone is Run without other nodes: it opens no port and sends nothing.
-func (m *Members) runAlone(ctx context.Context) error {
-	close(m.ready)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-m.republish: // nobody would read it
-		case <-m.dirty:
-			m.cfg.Changed()
-		}
-	}
 }
