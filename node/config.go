@@ -16,6 +16,7 @@ import (
 
 	"carillon/internal/feature"
 	"carillon/node/limits"
+	"carillon/transport/api/web"
 )
 
 // Config is a node's configuration. The zero value of a field means its documented default. The
@@ -106,6 +107,13 @@ const minMemoryLimit = 64 << 20
 // minHistoryBytes is the least that a history can be held to.
 const minHistoryBytes = 16 << 20
 
+// Bounds of the settings of a cluster.
+const (
+	maxBootstrapExpect = 99
+	maxReplicas        = 7
+	maxNameBytes       = 63
+)
+
 func (c Config) withDefaults() Config {
 	c.ports = c.asksForPorts()
 	c.DataDir = cmp.Or(c.DataDir, DefaultDataDir)
@@ -173,4 +181,36 @@ func (c Config) validate() error {
 	errs = append(errs, c.validateAlone()...)
 	errs = append(errs, c.Outside.validate()...)
 	return errors.Join(errs...)
+}
+
+// nameOf makes a name of a host's: characters that no name has become dashes. A host without a
+// usable name gives "node".
+func nameOf(host string) string {
+	fit := strings.Map(func(r rune) rune {
+		if r < 0x80 && web.ValidNode("x"+string(r)) {
+			return r
+		}
+		return '-'
+	}, host)
+	fit = strings.TrimLeft(fit, "_.-")
+	if fit = fit[:min(len(fit), maxNameBytes)]; fit == "" {
+		return "node"
+	}
+	return fit
+}
+
+func (c Config) validateCluster() (errs faults) {
+	errs.when(!web.ValidNode(c.Name), "name: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Name)
+	errs.when(c.Zone != "" && !web.ValidNode(c.Zone), "zone: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Zone)
+	for _, address := range c.Join {
+		host, err := splitAddress(address, 1)
+		if err == nil && host == "" {
+			err = fmt.Errorf("%q has no host", address)
+		}
+		errs.when(err != nil, "join: %w; it takes gossip addresses of nodes", err)
+	}
+	errs.when(c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect, "bootstrap-expect: %d is out of 1–%d", c.BootstrapExpect, maxBootstrapExpect)
+	errs.when(c.BootstrapExpect > 1 && len(c.Join) == 0, "bootstrap-expect: %d nodes cannot find each other without --join, which names the gossip addresses of all of them", c.BootstrapExpect)
+	errs.when(c.Replicas < 1 || c.Replicas > maxReplicas, "replicas: %d is out of 1–%d", c.Replicas, maxReplicas)
+	return errs
 }

@@ -9,31 +9,7 @@ import (
 	"strings"
 
 	"carillon/transport/api"
-	"carillon/transport/api/web"
 )
-
-// Bounds of the settings of a cluster.
-const (
-	maxBootstrapExpect = 99
-	maxReplicas        = 7
-	maxNameBytes       = 63
-)
-
-// nameOf makes a name of a host's: characters that no name has become dashes. A host without a
-// usable name gives "node".
-func nameOf(host string) string {
-	fit := strings.Map(func(r rune) rune {
-		if r < 0x80 && web.ValidNode("x"+string(r)) {
-			return r
-		}
-		return '-'
-	}, host)
-	fit = strings.TrimLeft(fit, "_.-")
-	if fit = fit[:min(len(fit), maxNameBytes)]; fit == "" {
-		return "node"
-	}
-	return fit
-}
 
 // Credentials are the files by which clients and nodes are known, and that seal secrets.
 type Credentials struct {
@@ -110,22 +86,6 @@ func (c Config) hosts() []string {
 		}
 	}
 	return hosts
-}
-
-func (c Config) validateCluster() (errs faults) {
-	errs.when(!web.ValidNode(c.Name), "name: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Name)
-	errs.when(c.Zone != "" && !web.ValidNode(c.Zone), "zone: %q must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit", c.Zone)
-	for _, address := range c.Join {
-		host, err := splitAddress(address, 1)
-		if err == nil && host == "" {
-			err = fmt.Errorf("%q has no host", address)
-		}
-		errs.when(err != nil, "join: %w; it takes gossip addresses of nodes", err)
-	}
-	errs.when(c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect, "bootstrap-expect: %d is out of 1–%d", c.BootstrapExpect, maxBootstrapExpect)
-	errs.when(c.BootstrapExpect > 1 && len(c.Join) == 0, "bootstrap-expect: %d nodes cannot find each other without --join, which names the gossip addresses of all of them", c.BootstrapExpect)
-	errs.when(c.Replicas < 1 || c.Replicas > maxReplicas, "replicas: %d is out of 1–%d", c.Replicas, maxReplicas)
-	return errs
 }
 
 // validate reads the files of keys, so that a fault in it is found before anything is started.
