@@ -13,7 +13,7 @@ const (
 	exitFailure = 1 // the command was understood and failed
 	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
 	// Serve: the storage failed, or its contents must not be used, as those of a node that was
-	// removed; no restart repairs that.
+	// removed; no restart repairs that. The 3 of ctl cancel is another: see ctl/timer.go.
 	exitDown = 3
 )
 
@@ -34,3 +34,7 @@ func exitCode(err error) (code int, quiet bool) {
 	}
 	return exitFailure, false
 }
+
+// removedInService reports that the cluster removed a node that served: that is no failure. A later
+// start finds the same again, and is one that no restart repairs.
+func removedInService(err error, served bool) bool { return errors.Is(err, node.ErrRemoved) && served }

@@ -89,8 +89,7 @@ func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	err = n.Run(ctx)
 	release() // ends the announcement of a node that failed before it was ready
 	<-announcing
-	// A later start finds the same again: it is a failure that no restart repairs.
-	if errors.Is(err, node.ErrRemoved) && served {
+	if removedInService(err, served) {
 		logger.Info("the cluster has removed this node; its data directory can be deleted", "data", s.DataDir)
 		return nil
 	}

@@ -17,6 +17,50 @@ type fall struct {
 	takeover time.Duration // from the kill until the last of them did
 }
 
+// acts are the kill and the return of a node under load.
+func (p *play) acts(ctx context.Context) (f fall, err error) {
+	load := p.loadTime()
+	outage := load * 35 / 100
+	if p.config.Nodes < 3 {
+		outage = shortOutage
+	}
+	begun := time.Now()
+	if err := p.pause(ctx, load*30/100); err != nil {
+		return f, err
+	}
+	state := p.cluster.state(ctx)
+	victim, led := p.cluster.busiest(state)
+	p.screen.event("%s leads most shards, %d: kill -9 of %s", victim.name, len(led), victim.name)
+	watching, stopWatching := context.WithCancel(ctx)
+	taken := make(chan fall, 1)
+	killed := time.Now()
+	victim.kill()
+	go func() { taken <- p.cluster.takeover(watching, victim.name, led, killed) }()
+	defer func() {
+		if err != nil {
+			stopWatching()
+		}
+		// On a slow machine the load is over before the shards take adds again.
+		late := time.AfterFunc(lostAfter, stopWatching)
+		defer late.Stop()
+		f = <-taken
+		stopWatching()
+	}()
+
+	if err := p.pause(ctx, outage); err != nil {
+		return f, err
+	}
+	p.screen.event("%s is started again, on the same data", victim.name)
+	if err := victim.start(p.cluster.flags(victim)); err != nil {
+		return f, err
+	}
+	if err := p.cluster.awaitReady(ctx, victim); err != nil {
+		return f, err
+	}
+	p.screen.event("%s is back and ready", victim.name)
+	return f, p.pause(ctx, load-time.Since(begun))
+}
+
 const retryPause = 25 * time.Millisecond
 
 // takeover adds a timer to each of the shards, again and again until it is acknowledged or the
