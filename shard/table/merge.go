@@ -150,25 +150,6 @@ func (u *updater) dropArray(h timer.Handle, s *slab.Slot) {
 	u.arrays = without(u.arrays, &u.arraysRoom, h)
 }
 
-// setBehind makes a scheduled timer wait for those of its id before it, or lets it go.
-func (u *updater) setBehind(h timer.Handle, on bool) {
-	s := u.beginUpdate(h)
-	l := u.chains[h]
-	l.behind = on
-	u.chains[h] = l
-	if on {
-		u.waiting[s.Seq()] = h
-		l.of.lastBehind = cmp.Or(l.of.lastBehind, h)
-	} else {
-		u.waiting = without(u.waiting, &u.waitingRoom, s.Seq())
-		l.of.lastBehind = l.newer
-	}
-	if s.State() == timer.Scheduled { // else it was cancelled together with the one before
-		u.transition(h, s, timer.Scheduled, s.When())
-	}
-	u.endUpdate(h, s)
-}
-
 func (t *Table) collect(c *encoding.Command, f *encoding.Summary) timer.Result {
 	var add encoding.Collect
 	add, t.scratch = encoding.SplitCollect(t.scratch[:0], c.Spec.Rest)
@@ -331,17 +312,6 @@ func (t *Table) detach(h timer.Handle) timer.Handle {
 	t.dropSuccessor(h, r)
 	t.endUpdate(h, s)
 	return n
-}
-
-// wouldBreakIn reports whether a timer that others wait behind is to become a series: its next
-// occurrence would have no place among them.
-func (t *timers) wouldBreakIn(h timer.Handle, repeats bool) bool { return repeats && t.Awaited(h) }
-
-// Awaited reports whether timers of a live one's id wait behind it, or behind another that does
-// not wait itself.
-func (t *timers) Awaited(h timer.Handle) bool {
-	l := t.chains[h]
-	return l.of != nil && l.live && !l.behind && t.chains[l.of.first].behind
 }
 
 // shownPayload is the largest array that the answer to an add shows: otherwise n adds would copy

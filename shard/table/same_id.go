@@ -1,6 +1,8 @@
 package table
 
 import (
+	"cmp"
+
 	"carillon/shard/table/slab"
 	"carillon/timer"
 )
@@ -231,4 +233,34 @@ func (u *updater) rankEnded(h timer.Handle) {
 			u.deadReplaced++
 		}
 	}
+}
+
+// setBehind makes a scheduled timer wait for those of its id before it, or lets it go.
+func (u *updater) setBehind(h timer.Handle, on bool) {
+	s := u.beginUpdate(h)
+	l := u.chains[h]
+	l.behind = on
+	u.chains[h] = l
+	if on {
+		u.waiting[s.Seq()] = h
+		l.of.lastBehind = cmp.Or(l.of.lastBehind, h)
+	} else {
+		u.waiting = without(u.waiting, &u.waitingRoom, s.Seq())
+		l.of.lastBehind = l.newer
+	}
+	if s.State() == timer.Scheduled { // else it was cancelled together with the one before
+		u.transition(h, s, timer.Scheduled, s.When())
+	}
+	u.endUpdate(h, s)
+}
+
+// wouldBreakIn reports whether a timer that others wait behind is to become a series: its next
+// occurrence would have no place among them.
+func (t *timers) wouldBreakIn(h timer.Handle, repeats bool) bool { return repeats && t.Awaited(h) }
+
+// Awaited reports whether timers of a live one's id wait behind it, or behind another that does
+// not wait itself.
+func (t *timers) Awaited(h timer.Handle) bool {
+	l := t.chains[h]
+	return l.of != nil && l.live && !l.behind && t.chains[l.of.first].behind
 }
