@@ -97,7 +97,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	r.ledger = newLedger(r.start.UnixMilli())
 	r.tally = newTally(r.start.UnixMilli())
 	r.names = newNames(config, runID())
-	r.watch = newWatch(r.tally, r.start, r.measure, errOut, config)
+	r.watch = newWatch(r.tally, r.start, errOut, config)
 
 	receiving, stopReceiving := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReceiving()

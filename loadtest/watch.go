@@ -30,7 +30,6 @@ const (
 type watch struct {
 	tally    *tally
 	start    time.Time
-	measure  time.Time
 	out      io.Writer
 	quiet    bool
 	terminal bool
@@ -49,8 +48,8 @@ type watch struct {
 	printedAnyLine bool
 }
 
-func newWatch(t *tally, start, measure time.Time, out io.Writer, c Config) *watch {
-	w := &watch{tally: t, start: start, measure: measure, out: out, quiet: c.Quiet || out == nil, each: c.EachSecond,
+func newWatch(t *tally, start time.Time, out io.Writer, c Config) *watch {
+	w := &watch{tally: t, start: start, out: out, quiet: c.Quiet || out == nil, each: c.EachSecond,
 		latency: hist.New(), lateness: hist.New(), lastAt: start, lastPrinted: start, lastCPU: sampleCPU(),
 		interval: [2]*hist.Histogram{hist.New(), hist.New()}}
 	if file, ok := out.(*os.File); ok {

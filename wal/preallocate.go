@@ -22,7 +22,6 @@ type segment struct {
 	log   appender
 	file  vfs.File
 	bytes int64 // entries written
-	dirty bool  // written since the last sync
 }
 
 // prepareSegment makes the next segment in the spare directory: the file exists, is open,
@@ -77,7 +76,6 @@ func fillSegment(fsys vfs.FS, spare string, size int64) (*segment, error) {
 func preallocatedPath(spare string) string { return filepath.Join(spare, segmentName(1)) }
 
 func (s *segment) append(entries [][]byte, bytes int64) error {
-	s.dirty = true
 	if err := s.log.append(entries); err != nil {
 		return err
 	}
@@ -85,13 +83,7 @@ func (s *segment) append(entries [][]byte, bytes int64) error {
 	return nil
 }
 
-func (s *segment) sync() error {
-	if err := s.file.Datasync(); err != nil {
-		return err
-	}
-	s.dirty = false
-	return nil
-}
+func (s *segment) sync() error { return s.file.Datasync() }
 
 // seal cuts the unused space off, makes the whole file durable and closes it.
 func (s *segment) seal() error {

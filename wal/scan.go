@@ -18,7 +18,6 @@ type streamScan struct {
 	old    []uint64  // generations before FIRST: a drop that was not finished
 	chain  chain
 	last   lastSegment
-	frames uint64
 }
 
 // lastSegment is the only one that a crash can leave incomplete.
@@ -178,7 +177,6 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 	}
 	dir, name := genPath(s.dir, gen), segmentName(seq)
 	visit := func(off int, h header, records []byte) error {
-		s.out.frames++
 		return s.frame(gen, name, int64(off), h, records)
 	}
 	n, bad, err := s.out.chain.scan(s.buf, visit)

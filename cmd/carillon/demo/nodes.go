@@ -27,7 +27,6 @@ const (
 
 // cluster is the node processes.
 type cluster struct {
-	config Config
 	dir    string
 	key    string // file, by which the nodes know each other
 	nodes  []*node
@@ -36,7 +35,7 @@ type cluster struct {
 }
 
 func newCluster(config Config, dir string) (*cluster, error) {
-	c := &cluster{config: config, dir: dir, key: filepath.Join(dir, "cluster.key"), http: &http.Client{
+	c := &cluster{dir: dir, key: filepath.Join(dir, "cluster.key"), http: &http.Client{
 		Timeout:   requestTimeout,
 		Transport: &http.Transport{MaxIdleConnsPerHost: shards}, // no proxy: it is this machine
 	}}
