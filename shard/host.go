@@ -124,17 +124,12 @@ type Config struct {
 // Observer receives events for metrics. Its methods are called on several goroutines and must be
 // quick.
 type Observer interface {
+	scheduler.Observer
 	Command(kind timer.Kind, code timer.Code)
 	Outcome(topic timer.TopicID, o *table.Outcome)
-	Expired() // a timer was given up without another attempt
-	// Outcomes reports outcomes that were made as timers ended, and those that were not because
-	// their topic is gone.
-	Outcomes(made, lost int)
 	// DeadReplaced reports dead letters that newer ones of their ids replaced.
 	DeadReplaced(n int)
 	Frame(operations int)
-	// Lateness of a first attempt; held: a gate delayed it, not this host; traceID: nil for none.
-	Lateness(ms int64, held bool, traceID *[16]byte)
 	Elected()
 	Snapshot(took time.Duration)
 	SnapshotSent(bytes int64)     // to another node, which has received it
