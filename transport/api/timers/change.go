@@ -404,3 +404,14 @@ func cancelOutcome(code timer.Code) string {
 	}
 	return "prevented"
 }
+
+// lateMs is how far past a change is due that was given an instant: more than a minute, which may
+// be a mistake of the client's. 0: it is not late, or the change has not taken the instant.
+func (tr *timerRequest) lateMs(r *timer.Result, nowMs int64) int64 {
+	late := nowMs - tr.spec.DueMs
+	ignored := r.Code == timer.Merged && (tr.cmd.Merge == timer.MergeKeep || tr.cmd.Merge == timer.MergeCollect && tr.cmd.MaxWaitMs == 0)
+	if late <= timer.LateMs || !tr.absolute() || r.Code == timer.Same || ignored {
+		return 0
+	}
+	return late
+}

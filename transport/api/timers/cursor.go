@@ -71,3 +71,28 @@ func parseTimerCursor(s string, listing uint64, q *timer.Query) bool {
 	q.After = &k
 	return topic != 0 && web.ValidID(k.ID)
 }
+
+// historySum stands for the selection of a listing of history, as listingSum does for timers.
+func historySum(q *timer.HistoryQuery) uint64 {
+	b := make([]byte, 0, 160)
+	b = binary.AppendUvarint(b, uint64(q.Topic))
+	b = append(b, q.States)
+	b = binary.AppendVarint(b, q.FromMs)
+	b = binary.AppendVarint(b, q.ToMs)
+	return xxhash.Sum64(append(append(b, "history:"...), q.ID...))
+}
+
+func historyCursor(k timer.HistoryKey, listing uint64) string {
+	b := append(make([]byte, 0, 64), web.CursorHistory)
+	b = binary.AppendVarint(b, k.EndMs)
+	for _, n := range [...]uint64{k.Index, uint64(k.Shard), uint64(k.Item)} {
+		b = binary.AppendUvarint(b, n)
+	}
+	return web.SealCursor(b, listing)
+}
+
+func parseHistoryCursor(s string, listing uint64) (*timer.HistoryKey, bool) {
+	p := web.OpenCursor(s, web.CursorHistory, listing)
+	k := &timer.HistoryKey{EndMs: p.Varint(), Index: p.Uvarint(math.MaxUint64), Shard: timer.ShardID(p.Uvarint(math.MaxUint32)), Item: uint32(p.Uvarint(math.MaxUint32))}
+	return k, p.OK && len(p.Rest) == 0
+}

@@ -67,3 +67,6 @@ func madeBefore(rq *web.Request, in *timerRequest, topic *timer.Topic) (*timer.T
 	}
 	return list[0].Timer, nil
 }
+
+// absolute reports whether the time was given as an instant.
+func (tr *timerRequest) absolute() bool { return tr.given&spec.TimeFields != 0 && !tr.when.Delay }
