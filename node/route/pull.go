@@ -19,6 +19,7 @@ const (
 	awaitCallIn      = awaitTime + time.Second
 	giveBackIn       = 5 * time.Second
 	watchInterval    = 500 * time.Millisecond // leaders move: others may have to be asked to notify
+	lookAgain        = time.Second            // without a place in the queue, or a node that notifies
 	racePause        = 5 * time.Millisecond   // after others had taken the offered timers
 	longRace         = 100 * time.Millisecond
 	raceTries        = 3
@@ -46,9 +47,10 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 	woken := false
 	for {
 		var w *waiter
+		told := false // of what becomes ready, by all nodes
 		if wait > 0 { // first wait, then look: nothing can become ready in between
 			w = r.waiters.join(topic, most, p.begin, 0)
-			r.watchTopic(topic)
+			told = r.watchTopic(topic) && w != nil
 		}
 		if ctx.Err() != nil {
 			r.waiters.passOn(w, woken)
@@ -79,7 +81,7 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 			r.tasks.Sleep(ctx, min(racePause<<min(p.races-1, 10), longRace, max(left, racePause)))
 			continue
 		}
-		if woken = left > 0 && p.await(ctx, w, left); !woken {
+		if woken = left > 0 && p.await(ctx, w, left, told); !woken {
 			r.waiters.passOn(w, false)
 			return nil, nil
 		}
@@ -100,13 +102,21 @@ func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []timer.
 	r.DoAll(ctx, ops)
 }
 
-// await waits until the waiter is woken; false when the time is over. Without a waiter it looks
+// await waits until the waiter is woken; false when the time is over. Where it may not be, it looks
 // again soon.
-func (p *pull) await(ctx context.Context, w *waiter, left time.Duration) bool {
-	if w == nil {
-		return p.tasks.Sleep(ctx, min(left, time.Second))
+func (p *pull) await(ctx context.Context, w *waiter, left time.Duration, told bool) bool {
+	switch {
+	case told:
+		return w.wake.Wait(ctx, left)
+	case w == nil:
+		return p.tasks.Sleep(ctx, min(left, lookAgain))
+	case w.wake.Wait(ctx, min(left, lookAgain)):
+		return true
+	case ctx.Err() != nil:
+		return false
 	}
-	return w.wake.Wait(ctx, left)
+	p.waiters.leave(w)
+	return true
 }
 
 // offered are the timers that a node has ready.
@@ -246,13 +256,20 @@ func (r *Router) Waiting() int { return int(r.waiters.count.Load()) }
 func (r *Router) Ready(topic timer.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
 
 // watchTopic has every node that leads something notify this one when it has timers of a topic
-// ready, once.
-func (r *Router) watchTopic(topic timer.TopicID) {
+// ready, once. all is false if there are too many to ask.
+func (r *Router) watchTopic(topic timer.TopicID) (all bool) {
+	all = true
 	for _, node := range r.cfg.Cluster.LeadingNodes() {
-		if node != r.self && r.waiters.watch(topic, node) {
+		if node == r.self {
+			continue
+		}
+		begin, full := r.waiters.watch(topic, node)
+		if begin {
 			r.cfg.Background(func(ctx context.Context) { r.watch(ctx, topic, node) })
 		}
+		all = all && !full
 	}
+	return all
 }
 
 // watch has one node notify as long as somebody waits here. It ends within awaitCallIn of the last

@@ -162,3 +162,32 @@ func TestWaitEnds(t *testing.T) {
 		time.Sleep(10 * time.Second)
 	})
 }
+
+// TestPullBeyondTheWatches: consumers wait for so many topics that this node asks the others to
+// notify it of no further one. Those of such a topic look themselves: a timer that another node has
+// ready does not wait for the end of their polls.
+func TestPullBeyondTheWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(2, 2)
+		r := c.nodes[1]
+		r.waiters.watches = maxWatches
+		time.AfterFunc(3500*time.Millisecond, func() { c.becomes(2, readyTimer("a", 0, 1, 1)) })
+		begin := time.Now()
+		got, err := r.Pull(t.Context(), 1, 1, 0, time.Minute)
+		if took := time.Since(begin); err != nil || len(got) != 1 || took > 5*time.Second {
+			t.Errorf("pulled %v after %s: %v", idsOf(got), took, err)
+		}
+		begin = time.Now()
+		if got, err = r.Pull(t.Context(), 1, 1, 0, 20*time.Second); len(got) != 0 || err != nil || time.Since(begin) != 20*time.Second {
+			t.Errorf("%v, %v after %v", got, err, time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if got, err = r.Pull(ctx, 1, 1, 0, time.Minute); len(got) != 0 || err != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+		if w := r.waiters; w.count.Load() != 0 || len(w.topics) != 0 {
+			t.Errorf("%d waiters, %d topics are left", w.count.Load(), len(w.topics))
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 	"carillon/timer"
 )
 
-// Bounds: consumers that wait beyond them must ask again.
+// Bounds: consumers that wait beyond them look again every lookAgain.
 const (
 	maxWaiters = 20_000
 	maxWatches = 1_000
@@ -158,18 +158,21 @@ func (p *pullWaiters) waitedFor() (topics []timer.TopicID) {
 	return topics
 }
 
-// watch notes that a node is about to be asked to notify this one; false when it has been, or
-// nobody waits.
-func (p *pullWaiters) watch(topic timer.TopicID, node uint64) bool {
+// watch notes that a node is about to be asked to notify this one; begin is false when it has been,
+// or nobody waits. full: it cannot be asked.
+func (p *pullWaiters) watch(topic timer.TopicID, node uint64) (begin, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.topics[topic]
-	if t == nil || t.watched[node] || t.wanted() == 0 || p.watches >= maxWatches {
-		return false
+	switch {
+	case t == nil || t.watched[node] || t.wanted() == 0:
+		return false, false
+	case p.watches >= maxWatches:
+		return false, true
 	}
 	t.watched[node] = true
 	p.watches++
-	return true
+	return true, false
 }
 
 // stillWanted is for how many timers a watched node should notify; with 0 the watch is over.
