@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 
 	"shard/scheduler":     {"internal/delivery", "internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"},                                                                   // no raft, no log, no worker
 	"shard/table":         {"shard/table/content", "shard/table/index", "shard/table/slab", "internal/feature", "internal/order", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
-	"shard/table/arena":   {},
+	"shard/table/arena":   {"internal/order"},
 	"shard/table/content": {"shard/table/arena", "shard/table/index", "internal/secret", "timer", "timer/encoding"},
 	"shard/table/index":   {},
 	"shard/table/slab":    {"timer"},

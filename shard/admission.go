@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -183,11 +184,32 @@ func (h *Host) admit(r *replica, cmd *timer.Command) error {
 		h.refused[RefusedMemory].Add(1)
 		return timer.ErrMemory
 	}
+	if r.public.full.Load() {
+		h.refused[RefusedMemory].Add(1)
+		return errFull
+	}
 	if low := r.public.lowDisk.Load(); low != nil {
 		h.refused[RefusedLowDisk].Add(1)
 		return *low
 	}
 	return nil
+}
+
+// errFull: a shard's table has room for 16 GiB of small contents.
+var errFull = fmt.Errorf("%w: the timer's shard holds as much as one can; more shards make room (carillon ctl shards)", timer.ErrMemory)
+
+// watchFull records, and logs, whether the state takes no more.
+func (r *replica) watchFull() {
+	s, ok := r.machine.(*timerShard)
+	full := ok && s.table.Full()
+	if r.public.full.Swap(full) == full {
+		return
+	}
+	if full {
+		r.w.host.cfg.Logger.Error("adds to a shard are refused: it holds as much as one can. More shards make room: carillon ctl shards", "shard", uint32(r.shard), "bytes", r.public.bytes.Load())
+	} else {
+		r.w.host.cfg.Logger.Info("adds to a shard are accepted again: it has room", "shard", uint32(r.shard))
+	}
 }
 
 // Reasons for which a host refuses a command that adds to its state.

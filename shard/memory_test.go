@@ -326,3 +326,22 @@ func emptyEntries(from, n, term uint64) (list []*pb.Entry) {
 	}
 	return list
 }
+
+// TestFullShardRefusesAdds: a shard's table has room for so much, whatever memory there is. Beyond it
+// an entry would end every replica: adds are refused before that, and what frees something is not.
+func TestFullShardRefusesAdds(t *testing.T) {
+	r, c := withFakePeers(t, false, func(*Config) {})
+	c.leads()
+	g := r.host.group(1)
+	g.public.full.Store(true)
+	for _, kind := range []timer.Kind{timer.Add, timer.Cancel} {
+		err := r.host.admit(g, &timer.Command{Kind: kind, Topic: 1, ID: "a"})
+		if errors.Is(err, timer.ErrMemory) != (kind == timer.Add) {
+			t.Errorf("command %v: %v", kind, err)
+		}
+	}
+	r.pass(2 * tickInterval)
+	if err := r.host.admit(g, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a"}); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+}

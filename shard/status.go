@@ -23,6 +23,7 @@ type replicaPublic struct {
 	lowDisk      atomic.Pointer[timer.LowDiskError] // why this leader refuses adds; nil: it does not
 	applied      atomic.Uint64                      // index of the last applied entry
 	bytes        atomic.Int64                       // of the state, as of the last tick
+	full         atomic.Bool                        // … and whether it takes no more
 	divided      atomic.Uint32                      // see table.DividedOf
 	awaitedSince atomic.Int64                       // monotonic ns since which timers wait here for this child's first replica; 0: none do
 	unrest       atomic.Pointer[unrest]             // see settleFor

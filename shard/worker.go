@@ -347,6 +347,7 @@ func (w *worker) tick() {
 		state := r.machine.bytes()
 		memory, largest = memory+state, max(largest, state)
 		r.public.bytes.Store(state)
+		r.watchFull()
 		r.updateLowDisks(low)
 		if fault == "" {
 			fault = r.fault()

@@ -33,6 +33,9 @@ func (t *timetable) MemoryBytes() int64 {
 		t.collections.memory() + t.division.memory() + wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted)+cap(t.wheelWaits.spread))*8 + t.queued.memory()
 }
 
+// Full reports that hardly anything more finds a place in this table, however much memory there is.
+func (t *timetable) Full() bool { return t.content.Full() }
+
 // Advance moves the wheel to nowMs with at most budget units of work. It reports whether the wheel
 // has reached nowMs.
 func (t *timetable) Advance(nowMs int64, budget int) (done bool) {

@@ -4,18 +4,21 @@ package arena
 import (
 	"fmt"
 	"math/bits"
+
+	"carillon/internal/order"
 )
 
-// A ref is a chunk's number and an offset in units of 4 bytes, so an arena holds up to 16 GiB. Ref
-// 0 means none: the first unit of chunk 0 is left unused for it.
+// A ref is a chunk's number and an offset in units of 4 bytes, so chunks hold up to 16 GiB. Ref 0
+// means none: the first unit of chunk 0 is left unused for it. A large block is in no chunk. Its ref
+// is the complement of its number: these go down from the highest.
 const (
 	unitBits   = 2
-	chunkBits  = 16 // chunks are at most 64 KiB, except those of a single large block
+	chunkBits  = 16 // chunks are at most 64 KiB
 	offsetBits = chunkBits - unitBits
-	maxChunks  = 1 << (32 - offsetBits)
+	maxRefs    = 1 << 32
 	// block sizes up to this are multiples of 4; above it, 16 sizes per doubling
 	fineMax     = 512
-	classMax    = 8192 // a larger block gets its own chunk
+	classMax    = 8192 // a larger block has memory of its own
 	fineClasses = fineMax >> unitBits
 	classes     = fineClasses + 4*16
 	noChunk     = ^uint32(0)
@@ -31,7 +34,10 @@ type Arena struct {
 	// rooms heads, for each class, the list of chunks with free blocks.
 	rooms  [classes]uint32
 	counts [classes]uint32 // chunks of each class; decides the size of the next one
-	bytes  int64           // allocated
+	large  order.Chunks[[]byte]
+	spare  order.Chunks[uint32] // numbers of large that are released
+	larges uint32               // len(large)
+	bytes  int64                // allocated
 	ready  bool
 }
 
@@ -76,10 +82,7 @@ func (a *Arena) Alloc(n int) (ref uint32, block []byte) {
 		}
 	}
 	if n > classMax {
-		i := a.addChunk(n, n)
-		c := &a.chunks[i]
-		c.live, c.fresh = 1, uint32(n)
-		return i<<offsetBits | 1, c.data[1<<unitBits : 1<<unitBits+n]
+		return a.allocLarge(n)
 	}
 	class := classOf(n)
 	i := a.rooms[class]
@@ -101,8 +104,41 @@ func (a *Arena) Alloc(n int) (ref uint32, block []byte) {
 	return i<<offsetBits | offset>>unitBits, c.data[offset : offset+c.size]
 }
 
+func (a *Arena) allocLarge(n int) (ref uint32, block []byte) {
+	block = make([]byte, n)
+	a.bytes += int64(n)
+	if a.spare.Len() > 0 {
+		number := a.spare.TakeLast()
+		*a.large.At(int(number)) = block
+		return ^number, block
+	}
+	a.checkRoom(0, 1)
+	a.large.Push(block)
+	a.larges++
+	return ^(a.larges - 1), block
+}
+
+// numberOf is the number of a large block, if the ref is that of one.
+func (a *Arena) numberOf(ref uint32) (number uint32, large bool) { return ^ref, ^ref < a.larges }
+
+// checkRoom panics if there are no refs for so many more.
+func (a *Arena) checkRoom(chunks, large int) {
+	if refs := int64(len(a.chunks)+chunks)<<offsetBits + int64(a.larges) + int64(large); refs > maxRefs {
+		panic(fmt.Sprintf("shard: arena of %d chunks and %d large blocks is full", len(a.chunks), a.larges))
+	}
+}
+
+// Full reports that a sixteenth of the refs is left.
+func (a *Arena) Full() bool {
+	refs := int64(len(a.chunks)-len(a.vacant))<<offsetBits + int64(a.larges) - int64(a.spare.Len())
+	return refs > maxRefs-maxRefs/16
+}
+
 // At returns the block of a ref, up to its class's size.
 func (a *Arena) At(ref uint32) []byte {
+	if number, large := a.numberOf(ref); large {
+		return *a.large.At(int(number))
+	}
 	c := &a.chunks[ref>>offsetBits]
 	offset := ref & (1<<offsetBits - 1) << unitBits
 	return c.data[offset : offset+c.size]
@@ -110,13 +146,16 @@ func (a *Arena) At(ref uint32) []byte {
 
 // Release frees a block.
 func (a *Arena) Release(ref uint32) {
+	if number, large := a.numberOf(ref); large {
+		block := a.large.At(int(number))
+		a.bytes -= int64(len(*block))
+		*block = nil
+		a.spare.Push(number)
+		return
+	}
 	i := ref >> offsetBits
 	c := &a.chunks[i]
 	c.live--
-	if c.size > classMax {
-		a.dropChunk(i)
-		return
-	}
 	if c.live == 0 && (c.emptied || c.listed && (c.next != noChunk || c.prev != noChunk)) {
 		if !c.emptied {
 			a.unlist(i)
@@ -137,10 +176,13 @@ func (a *Arena) Release(ref uint32) {
 // copy's ref: once all have left such a chunk, its memory is free. Any other block stays, and its
 // ref is returned.
 func (a *Arena) Move(ref uint32) uint32 {
+	if _, large := a.numberOf(ref); large {
+		return ref
+	}
 	i := ref >> offsetBits
 	c := &a.chunks[i]
 	if !c.emptied {
-		if c.size > classMax || len(c.data) < 1<<chunkBits || 2*c.live*c.size > uint32(len(c.data)) {
+		if len(c.data) < 1<<chunkBits || 2*c.live*c.size > uint32(len(c.data)) {
 			return ref
 		}
 		if c.emptied = true; c.listed {
@@ -183,24 +225,19 @@ func (a *Arena) addClassChunk(class int) uint32 {
 	return i
 }
 
-// addChunk makes a chunk for blocks of size bytes. Offset 0 is left unused in chunk 0 and in chunks
-// of a single large block.
+// addChunk makes a chunk for blocks of size bytes.
 func (a *Arena) addChunk(bytes, size int) uint32 {
 	var i uint32
 	if n := len(a.vacant); n > 0 {
 		i = a.vacant[n-1]
 		a.vacant = a.vacant[:n-1]
 	} else {
-		if len(a.chunks) >= maxChunks {
-			panic(fmt.Sprintf("shard: arena of %d chunks is full", len(a.chunks)))
-		}
+		a.checkRoom(1, 0)
 		i = uint32(len(a.chunks))
 		a.chunks = append(a.chunks, chunk{})
 	}
 	c := chunk{size: uint32(size), next: noChunk, prev: noChunk}
-	if size > classMax {
-		bytes += 1 << unitBits
-	} else if i == 0 {
+	if i == 0 {
 		c.fresh = 1 << unitBits
 	}
 	c.data = make([]byte, bytes)
@@ -240,5 +277,6 @@ func (a *Arena) unlist(i uint32) {
 }
 
 func (a *Arena) Memory() int64 {
-	return a.bytes + int64(cap(a.chunks))*56 + int64(cap(a.vacant))*4
+	const chunk, large, number = 56, 24, 4
+	return a.bytes + int64(cap(a.chunks))*chunk + int64(a.larges)*large + int64(cap(a.vacant)+a.spare.Len())*number
 }

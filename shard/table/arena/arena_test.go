@@ -144,3 +144,40 @@ func TestEndMoves(t *testing.T) {
 		t.Errorf("%d bytes are left", left)
 	}
 }
+
+// TestManyLargeBlocks: large blocks take no chunks. Once each had one, and the quarter of a million
+// payloads over 8 KiB that a shard could have, 2.2 GB of them, ended all of its replicas.
+func TestManyLargeBlocks(t *testing.T) {
+	const maxChunks = maxRefs >> offsetBits
+	a := Arena{chunks: make([]chunk, maxChunks-1)}
+	refs := map[uint32]byte{}
+	for i := range 3000 {
+		ref, b := a.Alloc(classMax + 1 + i)
+		if _, twice := refs[ref]; twice || ref == 0 || len(b) != classMax+1+i {
+			t.Fatalf("block %d of %d bytes, want %d", ref, len(b), classMax+1+i)
+		}
+		b[0], b[len(b)-1] = byte(i), byte(i)
+		if refs[ref] = byte(i); i%3 == 0 {
+			a.Release(ref)
+			delete(refs, ref)
+		}
+	}
+	for ref, mark := range refs {
+		if b := a.At(ref); b[0] != mark || b[len(b)-1] != mark || a.Move(ref) != ref {
+			t.Fatalf("block %d has %d and %d, want %d", ref, b[0], b[len(b)-1], mark)
+		}
+		a.Release(ref)
+	}
+	if a.bytes != 0 {
+		t.Errorf("%d bytes are left", a.bytes)
+	}
+	for _, c := range []struct {
+		chunks, vacant int
+		want           bool
+	}{{maxChunks * 15 / 16, 0, false}, {maxChunks*15/16 + 1, 0, true}, {maxChunks*15/16 + 1, 1, false}} {
+		a := Arena{chunks: make([]chunk, c.chunks), vacant: make([]uint32, c.vacant)}
+		if got := a.Full(); got != c.want {
+			t.Errorf("%d chunks, %d of them vacant: full is %v", c.chunks, c.vacant, got)
+		}
+	}
+}

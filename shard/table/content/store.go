@@ -244,4 +244,7 @@ func (s *Store) ErrorHash(h timer.Handle, ref uint32) uint64 {
 // Sum returns the sum of the hashes of all blobs and error texts.
 func (s *Store) Sum() uint64 { return s.sum }
 
+// Full reports that hardly anything more finds a place.
+func (s *Store) Full() bool { return s.blocks.Full() }
+
 func (s *Store) Memory() int64 { return s.blocks.Memory() + s.callbacks.memory() }
