@@ -17,6 +17,7 @@ const (
 	candidatesCallIn = time.Second
 	awaitTime        = 5 * time.Second // how long another node is asked to notify
 	awaitCallIn      = awaitTime + time.Second
+	mostTold         = 128 // timers that another node is told of at once, of those that are ready
 	giveBackIn       = 5 * time.Second
 	watchInterval    = 500 * time.Millisecond // leaders move: others may have to be asked to notify
 	lookAgain        = time.Second            // without a place in the queue, or a node that notifies
@@ -356,12 +357,14 @@ func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) ([]by
 		return nil, timer.ErrOverloaded
 	}
 	defer r.waiters.leave(w)
-	list, err := r.host.Candidates(ctx, topic, 1)
+	list, err := r.host.Candidates(ctx, topic, min(want, mostTold))
 	switch {
 	case err != nil:
 		return nil, err
-	case len(list) > 0, w.wake.Wait(ctx, awaitTime):
-		return wire.AppendAwaited(nil, want), nil
+	case len(list) > 0:
+		return wire.AppendAwaited(nil, len(list)), nil
+	case w.wake.Wait(ctx, awaitTime):
+		return wire.AppendAwaited(nil, w.told), nil
 	}
 	return wire.AppendAwaited(nil, 0), nil
 }

@@ -163,6 +163,38 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
+// TestOneTimerWakesOne: of a hundred consumers that wait at a node, a timer that another node has
+// ready wakes one. When each asked for it, it cost three hundred calls between nodes.
+func TestOneTimerWakesOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(2, 2)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() { _, _ = c.nodes[1].Pull(t.Context(), 1, 1, 0, 20*time.Second) })
+		}
+		time.Sleep(awaitTime + time.Second) // the other node knows how many wait
+		for ready := 1; ready <= 2; ready++ {
+			c.mu.Lock()
+			asked := len(c.calls)
+			c.mu.Unlock()
+			for i := range ready {
+				c.becomes(2, readyTimer(fmt.Sprint("t", i), 0, 1, 1))
+			}
+			time.Sleep(time.Second)
+			c.mu.Lock()
+			if more := len(c.calls) - asked; more > 6*ready {
+				t.Errorf("%d calls for %d timers", more, ready)
+			}
+			if left := len(c.ready[2]); left > 0 {
+				t.Errorf("%d of %d timers are left", left, ready)
+			}
+			c.mu.Unlock()
+		}
+		wg.Wait()
+		time.Sleep(10 * time.Second)
+	})
+}
+
 // TestPullBeyondTheWatches: consumers wait for so many topics that this node asks the others to
 // notify it of no further one. Those of such a topic look themselves: a timer that another node has
 // ready does not wait for the end of their polls.

@@ -41,6 +41,7 @@ type waiter struct {
 	since time.Duration // when its waiting began
 	node  uint64        // it waits for clients there; 0: it is this node's own
 	wake  task.Signal
+	told  int  // timers for which it was woken
 	gone  bool // it was woken, or left
 }
 
@@ -123,6 +124,7 @@ func (p *pullWaiters) notify(topic timer.TopicID, timers int, fromPeer bool) {
 			keep = append(keep, w)
 			continue
 		}
+		w.told = min(timers, w.want)
 		timers -= w.want
 		p.removed(w)
 		w.wake.Set()
