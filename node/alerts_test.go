@@ -16,8 +16,9 @@ import (
 var series = regexp.MustCompile(`\b((?:carillon|process|go)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
 
 var (
-	matcher  = regexp.MustCompile(`^([a-z]+)(=|!=|=~)"([^"]*)"$`)
+	matcher  = regexp.MustCompile(`^([a-z]+)(=|!=|=~|!~)"([^"]*)"$`)
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
+	query    = regexp.MustCompile(`\bquery "((?:\\.|[^"\\])*)"`) // in a summary
 )
 
 // TestAlerts: deploy/alerts.yaml is a file of rules, and each rule asks for series that a node
@@ -68,6 +69,9 @@ func TestAlerts(t *testing.T) {
 				}
 			}
 			checkExpr(t, r.Alert, exported, r.Expr)
+			for _, m := range query.FindAllStringSubmatch(r.Annotations["summary"], -1) {
+				checkExpr(t, r.Alert, exported, strings.ReplaceAll(m[1], `\"`, `"`))
+			}
 		}
 	}
 	if len(seen) == 0 {
@@ -138,7 +142,7 @@ func checkSeries(t *testing.T, alert, exported, name, labels string) {
 		m := matcher.FindStringSubmatch(label)
 		value := ""
 		// The events that such a pattern matches may not have happened here.
-		if m != nil && m[2] != "=~" {
+		if m != nil && !strings.HasSuffix(m[2], "~") {
 			value = m[3] + `"`
 		}
 		if m == nil || !regexp.MustCompile(`\n`+name+`\{[^}]*\b`+m[1]+`="`+value).MatchString(exported) {

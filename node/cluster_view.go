@@ -8,6 +8,7 @@ import (
 
 	"carillon/internal/feature"
 	"carillon/node/member"
+	"carillon/node/metrics"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
@@ -96,10 +97,27 @@ func (c *core) leaderOf(row *ring.Assignment, seen map[timer.ShardID]uint64) uin
 	return 0
 }
 
+// unfit is why this node should not lead; "": it may.
+func (c *core) unfit() string { return cmp.Or(c.p.self.Health.Why(), c.host.Fault()) }
+
+// showState adds to the metrics whether this node does its part.
+func (p *process) showState(m *metrics.Metrics) {
+	gauge := func(name, help string, holds func() bool) {
+		m.Gauge(name, help, func() int64 {
+			if holds() {
+				return 1
+			}
+			return 0
+		})
+	}
+	gauge("carillon_ready", "1 while the node is ready, as GET /readyz says.", func() bool { return (&engine{p: p}).Ready() == nil })
+	gauge("carillon_unfit", "1 while the node should not lead, and hands its shards over: for its clock, its disk or a key.", func() bool { return p.core.Load().unfit() != "" })
+}
+
 func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView {
 	v := backend.NodeView{Name: n.Name, HTTP: n.HTTP, Zone: n.Zone, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: backend.NodeAlive}
 	if n.ID == p.self.ID() {
-		v.Unfit, v.Starts, v.ClockOffsetMs = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts, new(int64)
+		v.Unfit, v.Starts, v.ClockOffsetMs = c.unfit(), c.member.Identity().Starts, new(int64)
 	} else {
 		seen := peers[n.ID]
 		v.Unfit, v.Starts, v.SilentMs = seen.Unhealthy, seen.Starts, seen.Silent.Milliseconds()

@@ -303,6 +303,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	})
 	p.tracer = tracing.New(n.cfg.tracing(), n.cfg.Logger)
 	n.showParts(p, m, aside)
+	p.showState(m)
 	p.showResharding(m)
 	p.showMoves(m)
 	e := &engine{p: p}

@@ -274,6 +274,8 @@ func TestNodeWithoutTheKey(t *testing.T) {
 	file := writeKeys(t, secretsKey("b"), 0o600)
 	r = startUnready(t, dir, func(c *Config) { c.SecretsKeyFile = file })
 	r.awaitBody(503, "/readyz", "lacks the secrets key")
+	r.awaitBody(200, "/metrics", "\ncarillon_ready 0\n")
+	r.awaitBody(200, "/metrics", "\ncarillon_unfit 1\n")
 	for _, timer := range []string{"open/timers/own", "open/timers/plain", "closed/timers/signed"} {
 		r.must(200, "POST", "/v1/topics/"+timer+"/fire", "")
 	}
@@ -300,6 +302,7 @@ func TestNodeWithoutTheKey(t *testing.T) {
 		}
 	}
 	r.awaitBody(200, "/readyz", "")
+	r.awaitBody(200, "/metrics", "\ncarillon_ready 1\n")
 	if err := os.WriteFile(file, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}

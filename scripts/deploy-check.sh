@@ -24,6 +24,7 @@ fi
 
 if command -v promtool >/dev/null; then
 	promtool check rules deploy/alerts.yaml
+	promtool test rules deploy/alerts-test.yaml
 	copy=$(mktemp -d)
 	trap 'rm -rf "$copy"' EXIT
 	cp deploy/alerts.yaml "$copy"
