@@ -48,3 +48,57 @@ func TestBreakerThatClosesMeanwhile(t *testing.T) {
 		t.Errorf("the breaker is shown %d times", shown)
 	}
 }
+
+// TestProbedBreakerIsOpen: while the call that decides runs, nobody else is called, for as long as a
+// receiver that hangs takes. An alert that sees a half-open breaker then would not be raised.
+func TestProbedBreakerIsOpen(t *testing.T) {
+	arrived, answer := make(chan struct{}, 1), make(chan int)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		w.WriteHeader(<-answer)
+	}))
+	defer receiver.Close()
+	pool := callback.New(callback.Config{Policy: address.Policy{AllowPrivate: true}})
+	key, err := address.ParseKey(receiver.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func() (ended chan struct{}) {
+		ended = make(chan struct{})
+		for {
+			permit, v := pool.Acquire(callback.Call{Key: key, Breaker: callback.Breaker{Failures: 1, Open: time.Millisecond}}, delivery.Ask{})
+			if v.Kind == delivery.Granted {
+				permit.Start(&callback.Request{URL: receiver.URL}, func(callback.Outcome) { close(ended) })
+				<-arrived
+				return ended
+			}
+			<-time.After(v.RetryIn)
+		}
+	}
+	g := gauges{Sources{Pool: pool}}
+	state := func() (shown delivery.BreakerState) {
+		g.breakers(func(_ string, s delivery.BreakerState) { shown = s })
+		return shown
+	}
+	first := begin()
+	if got := state(); got != delivery.BreakerClosed {
+		t.Errorf("before the first failure: %v", got)
+	}
+	answer <- 500
+	<-first
+	probe := begin()
+	if got := state(); got != delivery.BreakerOpen {
+		t.Errorf("while a call probes it: %v", got)
+	}
+	answer <- 500
+	<-probe
+	for state() != delivery.BreakerHalfOpen { // nobody has called since
+		<-time.After(time.Millisecond)
+	}
+	last := begin()
+	answer <- 200
+	<-last
+	if got := state(); got != delivery.BreakerClosed {
+		t.Errorf("after a success: %v", got)
+	}
+}
