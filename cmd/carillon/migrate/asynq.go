@@ -3,6 +3,7 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,14 +25,20 @@ func (a *asynqCmd) Run(term *terminal.Terminal) error {
 		return err
 	}
 	defer c.Close()
-	queues := a.Queue
-	if len(queues) == 0 {
-		if queues, err = c.texts("SORT", "asynq:queues", "ALPHA"); err != nil {
-			return err
-		}
+	queues, err := c.texts("SORT", "asynq:queues", "ALPHA")
+	if err != nil {
+		return err
 	}
 	if len(queues) == 0 {
 		return errors.New("there is no queue of Asynq in this database")
+	}
+	for _, name := range a.Queue {
+		if !slices.Contains(queues, name) {
+			return fmt.Errorf("there is no queue %s of Asynq in this database", name)
+		}
+	}
+	if len(a.Queue) > 0 {
+		queues = a.Queue
 	}
 	w := newWriter(term)
 	w.topics(queues)

@@ -59,6 +59,11 @@ func (b *beanstalkdCmd) Run(term *terminal.Terminal) error {
 			return fmt.Errorf("beanstalkd: %w", err)
 		}
 	}
+	for _, name := range b.Tube {
+		if tubes[name] == nil {
+			return fmt.Errorf("there are no jobs in tube %s", name)
+		}
+	}
 	if len(b.Tube) > 0 {
 		maps.DeleteFunc(tubes, func(name string, _ []stalkJob) bool { return !slices.Contains(b.Tube, name) })
 	}

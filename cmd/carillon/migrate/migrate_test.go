@@ -240,3 +240,25 @@ func TestSortedSetThatIsNotThere(t *testing.T) {
 		t.Errorf("%v, %s", err, &out)
 	}
 }
+
+// TestQueuesThatAreNotThere: the same for a queue of Asynq and a tube, also beside one that is
+// there.
+func TestQueuesThatAreNotThere(t *testing.T) {
+	for want, run := range map[string]func(*terminal.Terminal) error{
+		"there is no queue mial of Asynq": func(to *terminal.Terminal) error {
+			// SORT, WATCH, LLEN of active, SMEMBERS, EXISTS, LLEN of pending, ZCARD twice, MULTI, EXEC, ZCARD twice
+			address := serve(t, nil, "*1\r\n$4\r\nmail\r\n+OK\r\n:0\r\n*0\r\n:0\r\n:0\r\n:0\r\n:0\r\n+OK\r\n*0\r\n:0\r\n:0\r\n")
+			return (&asynqCmd{RedisFlags: RedisFlags{"redis://" + address}, Queue: []string{"mial"}}).Run(to)
+		},
+		"there are no jobs in tube mial": func(to *terminal.Terminal) error {
+			const stats = "tube: mail\nttr: 60\npri: 5\nstate: ready\nage: 1\n"
+			address := serve(t, nil, fmt.Sprintf("USING carillon-migrate\r\nINSERTED 2\r\nDELETED\r\nOK %d\r\n%s\r\nFOUND 1 1\r\n7\r\n", len(stats), stats))
+			return (&beanstalkdCmd{Address: address, Tube: []string{"mail", "mial"}, Prefix: "job-", FirstID: 1}).Run(to)
+		},
+	} {
+		var out bytes.Buffer
+		if err := run(&terminal.Terminal{Out: &out, Err: io.Discard}); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {
+			t.Errorf("%v, want %s; %s", err, want, &out)
+		}
+	}
+}
