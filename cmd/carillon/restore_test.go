@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"carillon/internal/vfs"
 )
@@ -139,6 +143,49 @@ func TestBackupIsWholeOrNothing(t *testing.T) {
 			t.Errorf("%v, %v: %s", list, err, content)
 		}
 	})
+}
+
+// A node that hangs is given up soon, before its first byte and after it. One that lives may take
+// longer than that.
+func TestBackupOfANodeThatHangs(t *testing.T) {
+	for _, c := range []struct {
+		name, first string
+		lives       bool
+		want        string
+	}{
+		{"at once", "", false, "hangs: it takes connections and does not answer within 200ms"},
+		{"in the middle", "CARBKUP1", false, "hangs: it takes connections and does not answer within 200ms"},
+		{"it lives", "", true, "this is not a backup"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			end := make(chan struct{})
+			node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/v1/backup" {
+					if !c.lives {
+						<-end
+					}
+					return
+				}
+				_, _ = io.WriteString(w, c.first)
+				if c.first != "" {
+					w.(http.Flusher).Flush()
+				}
+				if c.lives {
+					<-time.After(time.Second)
+				} else {
+					<-end
+				}
+			}))
+			defer node.Close()
+			defer close(end)
+			begun := time.Now()
+			got := carillon(t, "", nil, "ctl", "--url", node.URL, "--timeout", "200ms", "backup", filepath.Join(t.TempDir(), "b"))
+			if got.code != exitFailure || !strings.Contains(got.err, c.want) || time.Since(begun) > deadline/2 {
+				t.Errorf("after %v: %+v", time.Since(begun), got)
+			}
+		})
+	}
 }
 
 // Two backups to one file would write into the same one, and the first to end would give it its name.

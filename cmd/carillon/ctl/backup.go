@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"carillon/client"
 	"carillon/cmd/carillon/terminal"
 	"carillon/internal/backup"
 	"carillon/internal/bucket"
@@ -20,8 +23,8 @@ type backupCmd struct {
 	File string `arg:"" help:"File to write; - for stdout, s3://bucket/key for a store that speaks S3."`
 }
 
-// backupIdle is how long a node may send nothing: it waits at most this long for a shard's state,
-// and then reports that it gave up.
+// backupIdle is how long a node that lives may send nothing: it waits at most this long for a
+// shard's state, and then reports that it gave up.
 const backupIdle = 15 * time.Minute
 
 // Run writes the file under another name until it is whole, so that the last good backup is never
@@ -110,15 +113,36 @@ func (b *backupCmd) store(ctl *Command, term *terminal.Terminal) error {
 	return nil
 }
 
-// ask has the node begin. Its answer ends when nothing has come for backupIdle.
-func (b *backupCmd) ask(ctx context.Context, ctl *Command) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	body, err := ctl.client.Backup(ctx)
-	if err != nil {
-		cancel()
-		return nil, ctl.explain(err, false)
+// ask has the first node begin that takes a connection.
+func (b *backupCmd) ask(ctx context.Context, ctl *Command) (body io.ReadCloser, err error) {
+	for _, url := range ctl.URL {
+		body, err = askNode(ctx, ctl, url)
+		if dial, is := errors.AsType[*net.OpError](err); !is || dial.Op != "dial" {
+			break
+		}
 	}
-	return &watched{body: body, idle: time.AfterFunc(backupIdle, cancel), end: cancel}, nil
+	return body, ctl.explain(err, false)
+}
+
+// askNode has one node begin. Its answer ends when the node hangs.
+func askNode(ctx context.Context, ctl *Command, url string) (io.ReadCloser, error) {
+	node, err := client.New([]string{url}, ctl.options)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watched{ctx: ctx, end: cancel, began: time.Now()}
+	go w.watch(ctl.Timeout, func() bool {
+		ctx, cancel := context.WithTimeout(ctx, ctl.Timeout)
+		defer cancel()
+		return ctl.lives(ctx, url)
+	}, url)
+	if w.body, err = node.Backup(ctx); err != nil {
+		err = w.why(err)
+		cancel(nil)
+		return nil, err
+	}
+	return w, nil
 }
 
 // take copies the backup, verifies it on the way, and describes it.
@@ -141,21 +165,51 @@ func describe(head backup.Head, size int64, term *terminal.Terminal) {
 	}
 }
 
-// watched is an answer that ends when nothing comes.
+// watched is an answer that ends when nothing comes because its node hangs. A node that lives may
+// need minutes for a shard's state.
 type watched struct {
 	body io.ReadCloser
-	idle *time.Timer
-	end  context.CancelFunc
+	ctx  context.Context
+	end  context.CancelCauseFunc
+
+	began time.Time
+	moved atomic.Int64 // when something came last: nanoseconds since began
+}
+
+// watch asks whether the node lives each time that nothing has come for a while.
+func (w *watched) watch(quiet time.Duration, lives func() bool, url string) {
+	tick := time.NewTicker(quiet)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch idle := time.Since(w.began) - time.Duration(w.moved.Load()); {
+		case idle >= backupIdle:
+			w.end(fmt.Errorf("%s has sent nothing for %s", url, backupIdle))
+		case idle >= quiet && !lives():
+			w.end(fmt.Errorf("%s hangs: it takes connections and does not answer within %s", url, quiet))
+		}
+	}
 }
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.body.Read(p)
-	w.idle.Reset(backupIdle)
-	return n, err
+	w.moved.Store(int64(time.Since(w.began)))
+	return n, w.why(err)
+}
+
+// why is the reason behind an error: that the node hangs, if it is that.
+func (w *watched) why(err error) error {
+	if cause := context.Cause(w.ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
 }
 
 func (w *watched) Close() error {
-	w.idle.Stop()
-	w.end()
+	w.end(nil)
 	return w.body.Close()
 }
