@@ -133,6 +133,21 @@ func (h *herd) asked(c timer.Command) time.Duration {
 	return longest
 }
 
+// leadsAgain is the longest turn while the shard loses its leader, which leads again then.
+func (h *herd) leadsAgain() time.Duration {
+	h.t.Helper()
+	h.stepDown()
+	longest := h.longest()
+	for n := 0; !h.host.group(1).serving; n++ {
+		if n == 100 {
+			h.t.Fatal("it does not lead again")
+		}
+		h.step(100 * time.Millisecond)
+		longest = max(longest, h.longest())
+	}
+	return longest
+}
+
 func receiverOf(i int) string { return fmt.Sprintf("http://receiver-%d/", i) }
 
 func ownReceiver(i int, c *timer.Command) { c.Spec.Callback.URL = receiverOf(i) }
@@ -192,6 +207,21 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 		}},
 		growth.Dimension{Name: "timers of a key", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) }).called(n)
+		}},
+		growth.Dimension{Name: "cancelled timers of a key", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) })
+			h.hostHarness.calls.auto = 0 // the first one runs
+			longest := h.comesDue()
+			for from := 0; from < n; from += herdChunk / 4 { // as a bulk change does, the last first
+				for i := from; i < min(from+herdChunk/4, n-1); i++ {
+					h.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: fmt.Sprintf("{k}%d", n-1-i)})
+				}
+				longest = max(longest, h.longest())
+			}
+			if left := h.table().Totals(); left.Scheduled+left.Leased != 1 {
+				t.Errorf("%+v are left", left)
+			}
+			return max(longest, h.touches())
 		}},
 		growth.Dimension{Name: "keys that take turns", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, perKey(timer.PerKey{Fair: true, Concurrency: 1}), func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}%d", i/2, i) })
@@ -284,6 +314,22 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return max(h.touches(), h.called(n))
 		}},
+		// Each has a limit, and keys with a rate.
+		growth.Dimension{Name: "topics of a new leader", N: 8_000, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, 0, nil, nil)
+			for i := range n {
+				h.topic(timer.TopicID(i+1), func(t *timer.Topic) {
+					t.Policy.Concurrency, t.Policy.PerKey = 1, &timer.PerKey{Rate: timer.Rate{PerSecond: 1, Burst: 1}}
+				})
+			}
+			h.topicsChanged()
+			h.many(n, func(i int) timer.Command {
+				return timer.Command{Kind: timer.Add, Topic: timer.TopicID(i + 1), ID: "x", Spec: &timer.Spec{DueMs: h.due}}
+			})
+			longest := h.leadsAgain()
+			h.called(n)
+			return max(longest, h.leadsAgain()) // while each has a queue
+		}},
 		growth.Dimension{Name: "series of one instant", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(_ int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{EveryMs: 60_000} })
 			return h.called(n)
@@ -307,6 +353,28 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			h.topic(1, nil)
 			h.host.TopicsChanged()
 			return max(longest, h.longest())
+		}},
+		growth.Dimension{Name: "timers that wait for their spread", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			spread := func(d time.Duration) func(*timer.Topic) {
+				return func(t *timer.Topic) { t.Policy.SpreadMs = d.Milliseconds() }
+			}
+			h := newHerd(t, n, spread(10*time.Hour), nil)
+			longest := h.comesDue()
+			if waits, _ := h.table().WheelWaits(1); waits.Spread < int64(n)*9/10 {
+				t.Fatalf("%d of %d wait", waits.Spread, n)
+			}
+			for _, d := range []time.Duration{20 * time.Hour, time.Hour} {
+				h.topic(1, spread(d))
+				h.host.TopicsChanged(1)
+				longest = max(longest, h.longest())
+			}
+			return longest
+		}},
+		growth.Dimension{Name: "timers that ended at one instant", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, nil)
+			longest := h.called(n)
+			h.step((timer.KeptMs + 1000) * time.Millisecond)
+			return max(longest, h.longest(), h.touches())
 		}},
 		growth.Dimension{Name: "timers that are paused", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, nil)

@@ -22,16 +22,23 @@ import (
 // timeout.
 func (h *hostHarness) deposed() {
 	h.t.Helper()
+	h.stepDown()
+	h.runIdle()
+	g := h.host.group(1)
+	if g.serving || shardOf(g).scheduler.View.Inspect().Leading {
+		h.t.Fatal("it still leads")
+	}
+}
+
+// stepDown has it do so in its next turn.
+func (h *hostHarness) stepDown() {
+	h.t.Helper()
 	g := h.host.group(1)
 	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.id, To: &g.id, Term: new(g.written.hard.Term + 1)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	g.w.touchNext(g)
-	h.runIdle()
-	if g.serving || shardOf(g).scheduler.View.Inspect().Leading {
-		h.t.Fatal("it still leads")
-	}
 }
 
 func TestRestartResolvesOwnLeases(t *testing.T) {

@@ -36,7 +36,7 @@ const sweepBudget = 4096
 
 // begin begins a sweep, which continues from where the last one ended.
 func (c *compaction) begin() {
-	if !c.active {
+	if !c.active || c.keys.survey.left > 0 { // lookAt relies on the queues that there are
 		return
 	}
 	c.topics.forgetIdle()

@@ -114,7 +114,8 @@ type keyQueues struct {
 	// began to count for them; monotonic.
 	since    map[timer.TopicID]time.Duration
 	unknown  map[timer.TopicID]bool // topics that this node did not know when the leadership began
-	scanning bool                   // scanBlockers runs
+	survey   survey
+	scanning bool // scanBlockers runs
 	scanFrom timer.Handle
 
 	*leader

@@ -180,19 +180,60 @@ func (kq *keyQueues) begin() {
 	for _, f := range kq.leases.byTimer {
 		f.key = nil // scanBlockers finds its lease
 	}
-	for _, id := range kq.table.TopicIDs() {
-		t := kq.topic(id)
-		mode := keyModeOf(t)
-		if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
+	kq.survey = survey{left: kq.table.TopicRows()}
+}
+
+// survey is the progress of lookAtTopics.
+type survey struct {
+	left  int  // the rows of the table below it have not been looked at
+	seeks bool // scanBlockers was started
+}
+
+// lookAtTopics notes, in slices, what the topics with timers are as the leadership begins. A topic
+// that gets a queue before its turn has come is looked at then.
+func (kq *keyQueues) lookAtTopics() {
+	if kq.survey.left == 0 {
+		return
+	}
+	for n, over := 0, false; n < PopBudget && !over; n += scanStep {
+		for range min(scanStep, kq.survey.left) {
+			kq.survey.left--
+			if id := kq.table.TopicAt(kq.survey.left); id != 0 && kq.topics.byID[id] == nil {
+				kq.lookAt(id)
+			}
+		}
+		over = kq.env.Spent(scanStep/4) || kq.survey.left == 0
+	}
+	if kq.survey.left > 0 {
+		kq.env.WakeNext()
+	}
+}
+
+// lookAtNew looks at a topic that gets a queue, unless its turn has come, or it had no timers as the
+// leadership began.
+func (kq *keyQueues) lookAtNew(id timer.TopicID) {
+	if row, ok := kq.table.TopicRow(id); ok && row < kq.survey.left {
+		kq.lookAt(id)
+	}
+}
+
+// lookAt notes what a topic is. One walk of scanBlockers serves all: a topic with a lease that the
+// walk has passed has had a queue since.
+func (kq *keyQueues) lookAt(id timer.TopicID) {
+	t := kq.topic(id)
+	mode := keyModeOf(t)
+	if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
+		kq.limits.found[id] = t.Policy.Concurrency > 0
+		if !kq.survey.seeks {
+			kq.survey.seeks = true
 			kq.findBlockers()
-			kq.limits.found[id] = t.Policy.Concurrency > 0
 		}
-		switch {
-		case mode.on():
-			kq.since[id] = kq.leader.since
-		case t == nil:
-			kq.unknown[id] = true
-		}
+	}
+	switch {
+	case mode.on():
+		kq.since[id] = kq.leader.since
+	case t == nil:
+		kq.unknown[id] = true
 	}
 }
 

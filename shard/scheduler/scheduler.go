@@ -144,6 +144,7 @@ func (s *Scheduler) Run() {
 		s.due.take()
 	}
 	s.series.realign()
+	s.Keys.lookAtTopics()
 	s.Keys.scanBlockers()
 	s.changed.refreshSome()
 	s.changed.move()
@@ -188,6 +189,7 @@ func (s *Scheduler) Tick() {
 	s.Reports.repeat()
 	s.series.realignOpen()
 	s.limits.endCarriedOver(false)
+	s.limits.leaveSome()
 	s.Pulls.renotifyReady()
 }
 

@@ -115,7 +115,7 @@ func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 }
 
 // statsBudget is how many queues one call of Waiting, Overdue or DueFor looks at.
-const statsBudget = 2048
+const statsBudget = 512
 
 // Waiting adds the due timers that are not started, and those between attempts, by what they wait
 // for. It looks at some topics from *at on, and reports whether it has seen all.
@@ -284,7 +284,7 @@ func (s *Scheduler) Settled() bool {
 	if !s.active || !s.timed || s.doubted || !s.cfg.Topics.Current() || s.HasProposals() || len(s.Leases.byTimer)+len(s.Pulls.reserved) > 0 {
 		return false
 	}
-	if !s.due.caughtUp || s.due.rearming || s.inherited.scanning || s.Keys.scanning || len(s.compaction.queues)+s.compaction.sweeping > 0 ||
+	if !s.due.caughtUp || s.due.rearming || s.inherited.scanning || s.Keys.survey.left > 0 || s.Keys.scanning || len(s.compaction.queues)+s.compaction.sweeping > 0 ||
 		len(s.changed.rerouting) > 0 || s.changed.waiting() || s.topics.deferred.Len() > 0 {
 		return false
 	}

@@ -47,7 +47,8 @@ type carriedLease struct {
 
 // topicLimits are the counted leases that are not active leases of this scheduler.
 type topicLimits struct {
-	queues        order.Ring[*topicQueue] // topics with a limit
+	queues        order.Ring[*topicQueue] // topics with a limit …
+	leaving       int                     // … of which the first so many are of former leaderships
 	carried       map[timer.Handle]carriedLease
 	carriedOver   map[timer.Handle]carriedLease // consumers' leases at the end of the last leadership
 	carriedOverAt time.Duration                 // when to check carriedOver again; monotonic
@@ -257,9 +258,8 @@ func (tl *topicLimits) uncountCarried(h timer.Handle) {
 // calls run still count. So do consumers' leases: it is not known when the next leader begins to
 // count them, and others must not use their places meanwhile.
 func (tl *topicLimits) end() {
-	for tl.queues.Len() > 0 {
-		tl.leave(tl.queues.First())
-	}
+	tl.leaving = tl.queues.Len()
+	tl.leaveSome()
 	for _, h := range slices.Sorted(maps.Keys(tl.carried)) {
 		c, d := tl.carried[h], tl.table.Due(h)
 		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != table.ByCall {
@@ -270,6 +270,16 @@ func (tl *topicLimits) end() {
 		c.limits.end(tl.now.Mono, 0, true)
 	}
 	tl.carried = nil
+}
+
+// leaveSome has topics of former leaderships leave their limits, sweepBudget at most, if the turn has
+// time for them. It runs in each tick.
+func (tl *topicLimits) leaveSome() {
+	for n, over := 1, false; tl.leaving > 0 && n <= sweepBudget && !over; n++ {
+		tl.leave(tl.queues.First())
+		tl.leaving--
+		over = n%scanStep == 0 && tl.env.Spent(scanStep)
+	}
 }
 
 // LeftGrace is how long past its end a lease of carriedOver counts if this replica has not seen its

@@ -92,6 +92,15 @@ func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
 // TopicIDs returns the topics that have timers here, in ascending order.
 func (t *topics) TopicIDs() []timer.TopicID { return slices.Sorted(maps.Keys(t.rowOf)) }
 
+// TopicRows is how many rows the topics have, for walks over all that have timers here. TopicAt
+// returns the topic of one, 0 if it is vacant; TopicRow that of a topic.
+func (t *topics) TopicRows() int                { return len(t.rows) }
+func (t *topics) TopicAt(row int) timer.TopicID { return t.rows[row].id }
+func (t *topics) TopicRow(id timer.TopicID) (row int, ok bool) {
+	n, ok := t.rowOf[id]
+	return int(n), ok
+}
+
 // leasedOtherwise counts a topic's leases that contradict the given delivery.
 func (t *topics) leasedOtherwise(topic timer.TopicID, pull bool) int64 {
 	row, ok := t.rowOf[topic]
