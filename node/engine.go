@@ -1,10 +1,8 @@
 package node
 
 import (
-	"context"
 	"errors"
 
-	"carillon/node/route"
 	"carillon/timer"
 	"carillon/transport/api/backend"
 )
@@ -75,38 +73,6 @@ func (c *core) show() {
 		t.core, shown.TestClock = c, t
 	}
 	c.shown = shown
-}
-
-// sealedTimers seals the secrets of commands.
-type sealedTimers struct {
-	*route.Router
-	core *core
-}
-
-// Do implements backend.Timers.
-func (s sealedTimers) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
-	cmd, err := s.core.sealed(cmd)
-	if err != nil {
-		return timer.Result{}, err
-	}
-	return s.Router.Do(ctx, id, cmd, brief)
-}
-
-func (s sealedTimers) DoAll(ctx context.Context, ops []timer.Op) { s.core.doSealed(ctx, ops) }
-
-// sealedTopics seals the secrets of policies.
-type sealedTopics struct {
-	*route.Topics
-	core *core
-}
-
-// Put implements backend.Topics.
-func (s sealedTopics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
-	p, err := s.core.sealedPolicy(name, p)
-	if err != nil {
-		return nil, false, err
-	}
-	return s.Topics.Put(ctx, name, p, change)
 }
 
 // Ready is the reason why the node does not serve; nil when it does.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/internal/secret"
+	"carillon/node/route"
 	"carillon/ring"
 	"carillon/timer"
 )
@@ -255,4 +256,36 @@ func (c *core) sealedPolicy(topic string, p *timer.Policy) (*timer.Policy, error
 		return nil, err
 	}
 	return ring.SealPolicy(keys, topic, p), nil
+}
+
+// sealedTimers seals the secrets of commands.
+type sealedTimers struct {
+	*route.Router
+	core *core
+}
+
+// Do implements backend.Timers.
+func (s sealedTimers) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+	cmd, err := s.core.sealed(cmd)
+	if err != nil {
+		return timer.Result{}, err
+	}
+	return s.Router.Do(ctx, id, cmd, brief)
+}
+
+func (s sealedTimers) DoAll(ctx context.Context, ops []timer.Op) { s.core.doSealed(ctx, ops) }
+
+// sealedTopics seals the secrets of policies.
+type sealedTopics struct {
+	*route.Topics
+	core *core
+}
+
+// Put implements backend.Topics.
+func (s sealedTopics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
+	p, err := s.core.sealedPolicy(name, p)
+	if err != nil {
+		return nil, false, err
+	}
+	return s.Topics.Put(ctx, name, p, change)
 }
