@@ -125,6 +125,30 @@ func TestShutWindowIsNoBacklog(t *testing.T) {
 	})
 }
 
+// TestUndividedShardIsNotCounted: while the number of shards grows, each that is counted has its
+// timers and a leader. The alert for a shard without a leader would page somebody for as long as a
+// growth lasts, or waits.
+func TestUndividedShardIsNotCounted(t *testing.T) {
+	t.Parallel()
+	n := start(t, t.TempDir())
+	value := func(text, name string) (v int) {
+		_, rest, _ := strings.Cut(text, "\n"+name+" ")
+		if _, err := fmt.Sscan(rest, &v); err != nil {
+			t.Fatal(name, err)
+		}
+		return v
+	}
+	n.must(202, "POST", "/v1/cluster/shards", `{"shards":16}`)
+	for shards := 0; shards < 16; {
+		text := "\n" + n.must(200, "GET", "/metrics", "")
+		shards = value(text, "carillon_shards")
+		if leads := value(text, "carillon_raft_leaders"); leads < shards { // one may be counted just before
+			t.Fatalf("%d shards are counted, and this node, which is alone, leads %d groups", shards, leads)
+		}
+	}
+	n.awaitGrown(16)
+}
+
 // TestMetricsOfTheAPI: requests are counted by route and status, and which build it is.
 func TestMetricsOfTheAPI(t *testing.T) {
 	n := start(t, t.TempDir())

@@ -93,7 +93,13 @@ func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.Gr
 }
 
 func (p *process) showResharding(m *metrics.Metrics) {
-	m.Gauge("carillon_shards", "Shards of the cluster.", func() int64 { return int64(p.core.Load().member.State.Shards().Now) })
+	m.Gauge("carillon_shards", "Shards of the cluster; while their number grows those that are made.", func() int64 {
+		state := p.core.Load().member.State
+		if r, on := state.Resharding(); on {
+			return int64(r.From + r.Done)
+		}
+		return int64(state.Shards().Now)
+	})
 	growth := func() backend.ReshardingView {
 		if v := p.core.Load().growth(); v != nil {
 			return *v
