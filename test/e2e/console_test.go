@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -695,8 +696,36 @@ func TestConsoleSignsIn(t *testing.T) {
 	}
 	b.content()
 
+	// Without its line in the auth file the token ends, and the page says why it asks for one.
+	b.fill("token", token)
+	b.click("Sign in")
+	b.sees("Shard leaders")
+	writeFile(t, file, fmt.Sprintf("- {name: other, sha256: \"%x\", scopes: [read], topics: [\"*\"]}\n", sha256.Sum256([]byte("crl_other"))))
+	p.signal(t, syscall.SIGHUP)
+	b.sees("Sign in to Carillon", "The node does not know your token any more.")
+
 	off := serve(t, filepath.Join(dir, "other"), "--no-console")
 	newClient(off).must(t, 404, "GET", "/", "")
+}
+
+// TestConsoleOfANodeThatHangs: a page does not go on saying that all is well when its node takes
+// connections and answers nothing.
+func TestConsoleOfANodeThatHangs(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	b.size(1280, 900, "light")
+	b.open(p.url + "/")
+	b.sees("Everything is healthy.")
+	p.signal(t, syscall.SIGSTOP)
+	b.sees("This node does not answer. Is it running?")
+	b.awaitTrue("nothing is said to be healthy", `!/healthy/.test(document.body.innerText)`)
+	b.click("Cluster")
+	b.sees("This node does not answer. Is it running?")
+	p.signal(t, syscall.SIGCONT)
+	b.sees("Shard leaders", "healthy")
+	b.awaitTrue("the answer has come", `!/does not answer/.test(document.body.innerText)`)
+	b.content()
 }
 
 // TestConsoleOffersWhatATokenMayAdd: a topic without timers is shown with an add to that topic. An

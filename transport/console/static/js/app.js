@@ -59,8 +59,8 @@ function Theme() {
   return html`<button onClick=${turn} aria-label=${isDark ? "Use light colours" : "Use dark colours"} title=${isDark ? "Light colours" : "Dark colours"}>${isDark ? "☀" : "☾"}</button>`;
 }
 
-function SignIn({ done }) {
-  const [error, setError] = useState("");
+function SignIn({ why, done }) {
+  const [error, setError] = useState(why);
   const submit = async (e) => {
     e.preventDefault();
     const text = new FormData(e.target).get("token").trim();
@@ -90,14 +90,14 @@ function TestClock() {
 
 function App() {
   const [at, setAt] = useState(where());
-  const [signIn, setSignIn] = useState(false);
+  const [signIn, setSignIn] = useState(null);
   const [known, setKnown] = useState(false);
   useEffect(() => { if (!signIn) loadScopes().then(() => setKnown(true)); else setKnown(false); }, [signIn]);
   const main = useRef();
   const moved = useRef(false);
   useEffect(() => {
     const go = () => { moved.current = true; setAt(where()); };
-    const ask = () => setSignIn(true);
+    const ask = () => setSignIn((is) => is || { why: token() ? "The node does not know your token any more. Sign in with another one." : "" });
     window.addEventListener("hashchange", go);
     window.addEventListener("carillon-signin", ask);
     // "/" goes to the search, unless one types or a form is open.
@@ -118,7 +118,7 @@ function App() {
     document.title = `${title} · Carillon`;
     if (moved.current && main.current) { main.current.focus({ preventScroll: true }); window.scrollTo(0, 0); }
   }, [title]);
-  if (signIn) return html`<${SignIn} done=${() => setSignIn(false)} />`;
+  if (signIn) return html`<${SignIn} why=${signIn.why} done=${() => setSignIn(null)} />`;
   const search = (e) => {
     e.preventDefault();
     const q = new FormData(e.target).get("q").trim();
@@ -135,7 +135,7 @@ function App() {
           <input name="q" aria-label="Find a timer by its id or a label" placeholder="Timer id or label  ( / )" spellcheck="false" autocomplete="off" />
           <button>Find</button>
         </form>
-        <div class="row">${token() && html`<button onClick=${() => { setToken(""); setSignIn(true); }}>Sign out</button>`}<${Theme} /></div>
+        <div class="row">${token() && html`<button onClick=${() => { setToken(""); setSignIn({ why: "" }); }}>Sign out</button>`}<${Theme} /></div>
       </div>
       <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}><${Icon} name=${name} />${text}</a>`)}</nav>
       <${Toasts} />

@@ -99,7 +99,7 @@ export function Cluster() {
   const nodes = v.nodes || [], shards = v.shards || [];
   const ledBy = (name) => shards.filter((s) => s.leader === name);
   const unled = shards.filter((s) => !s.leader);
-  return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Worst} kind=${worstOf(v, troubles(v, null, null, stats.data))} /></div>
+  return html`<div class="stack"><div class="between"><h1>Cluster</h1>${!cluster.error && html`<${Worst} kind=${worstOf(v, troubles(v, null, null, stats.data))} />`}</div>
     <${Failed} error=${cluster.error || stats.error} again=${cluster.again} />
     ${v.resharding && html`<${Growth} growth=${v.resharding} />`}
     ${v.moves && html`<${Moves} moves=${v.moves} />`}

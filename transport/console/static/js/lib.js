@@ -34,6 +34,8 @@ export class Problem extends Error {
   }
 }
 
+const silent = () => new Problem(0, "", "This node does not answer. Is it running?");
+
 async function problemOf(response) {
   let body = {};
   try { body = await response.json(); } catch { /* not JSON: the status says all */ }
@@ -58,7 +60,7 @@ export async function open(method, path, { body, headers, signal } = {}) {
     response = await fetch(path, { method, headers: all, body, signal, cache: "no-store", credentials: "omit", redirect: "error" });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Problem(0, "", "This node does not answer. Is it running?");
+    throw silent();
   }
   if (response.status === 401) window.dispatchEvent(new Event("carillon-signin"));
   if (!response.ok) throw await problemOf(response);
@@ -71,7 +73,26 @@ export async function call(method, path, body, options) {
   return response.json();
 }
 
-export const get = (path, params, signal) => call("GET", path + query(params), undefined, { signal });
+// readWithin is when a node counts as hung: it takes connections, and answers nothing.
+const readWithin = 15000;
+
+// read gets an answer as text.
+export async function read(path, signal) {
+  const limit = new AbortController(), end = () => limit.abort();
+  signal?.addEventListener("abort", end);
+  if (signal?.aborted) end();
+  const timer = setTimeout(end, readWithin);
+  try {
+    return await (await open("GET", path, { signal: limit.signal })).text();
+  } catch (e) {
+    throw e instanceof Problem || signal?.aborted ? e : silent();
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", end);
+  }
+}
+
+export const get = async (path, params, signal) => JSON.parse(await read(path + query(params), signal));
 
 const enc = encodeURIComponent;
 export const topicPath = (topic) => `/v1/topics/${enc(topic)}`;

@@ -64,7 +64,7 @@ export function Overview() {
   const busy = topics.data ? [...topics.data.topics].sort((a, b) => (b.counts.ready + b.counts.dead + (b.paused ? 1 : 0)) - (a.counts.ready + a.counts.dead + (a.paused ? 1 : 0)) || b.counts.scheduled - a.counts.scheduled).slice(0, 6) : [];
   return html`<div class="stack"><h1 class="hidden">Overview</h1>
     <${Failed} error=${cluster.error || stats.error || topics.error} again=${cluster.again} />
-    <${Verdict} cluster=${cluster.data} list=${list} />
+    <${Verdict} cluster=${cluster.error ? null : cluster.data} list=${list} />
     <${FirstTopics} of=${topics.data} />
     ${t && html`<div class="figures">
       <${Figure} value=${t.scheduled} name="scheduled" href="#/due" />

@@ -1,5 +1,5 @@
 // One timer's life: what it is, what it waits for, what was tried, and what can be done.
-import { ago, call, clock, get, html, many, momentsIn, num, open, reasons, span, timerPath, topicLink, topicPath, useLoad } from "./lib.js";
+import { ago, call, clock, get, html, many, momentsIn, num, read, reasons, span, timerPath, topicLink, topicPath, useLoad } from "./lib.js";
 import { Action, Answer, Card, Empty, Failed, Labels, say, State, Table, Url, Waits, When } from "./parts.js";
 import { EditTimer, Occurrences } from "./forms.js";
 import { redriveBody, RedriveURL } from "./dead.js";
@@ -14,7 +14,7 @@ export function story(t, now = Date.now(), topicPaused = false) {
         t.lateness_ms === undefined ? "" : `The first attempt started ${span(t.lateness_ms)} late.`];
     case "cancelled": return ["warn", "Cancelled. It will not be called.", ""];
     case "dead":
-      return ["bad", `Dead: ${reasons[t.reason] || t.reason}.`, `${t.attempts ? `The last of ${t.attempts} attempts ${last}.` : "No attempt was made."} Fix the cause, then redrive it.`];
+      return ["bad", `Dead: ${reasons[t.reason] || t.reason}.`, `${t.attempts ? `${t.attempts > 1 ? `The last of ${t.attempts} attempts` : "Its attempt"} ${last}.` : "No attempt was made."} Fix the cause, then redrive it.`];
     case "leased": return ["busy", `Running: attempt ${t.attempts}${t.fired_ms ? `, started ${ago(t.fired_ms, now)}` : ""}.`, t.waits_for === "consumer" ? "A consumer has leased it." : ""];
   }
   const on = t.waits_on ? ` ${momentsIn(t.waits_on)}` : "";
@@ -123,7 +123,7 @@ function Actions({ t, raw, policy, again }) {
 export function Timer({ topic, id }) {
   const path = timerPath(topic, id);
   const { data, error, again } = useLoad(async (signal) => {
-    const text = await (await open("GET", `${path}?next=5`, { signal })).text();
+    const text = await read(`${path}?next=5`, signal);
     const t = JSON.parse(text);
     return { t, raw: t.payload === undefined ? "" : rawPayload(text) };
   }, [path], 2000);

@@ -48,7 +48,7 @@ function sentences(p) {
   const r = p.retry || {}, b = p.breaker || {};
   return [
     ["Delivery", p.delivery === "pull" ? `consumers pull its timers and lease them for ${p.lease}` : html`calls ${p.callback && p.callback.url ? html`<${Url}>${p.callback.url}<//>` : "the URL of each timer"}${p.ack === "report" ? "; receivers may answer 202 and report later" : ""}`],
-    ["Retries", `${r.max_attempts} attempts, waiting from ${r.min_backoff} to ${r.max_backoff}`],
+    ["Retries", r.max_attempts === 1 ? "none: one attempt" : `${num(r.max_attempts)} attempts, waiting from ${r.min_backoff} to ${r.max_backoff}`],
     ["Order", p.serial ? (p.key ? `one at a time, in order (key ${p.key})` : "one at a time for each key") : "none: timers run independently"],
     ...(p.window ? [["Window", windowWords(p.window)]] : []),
     ...(p.batch ? [["Calls", `up to ${num(p.batch.max)} timers${p.batch.by === "key" ? " of one key" : ""} in a call${p.batch.wait === "0s" ? "" : `, which waits ${p.batch.wait} for more`}`]] : []),
