@@ -105,7 +105,7 @@ const renotifyBudget = 1024
 
 func (pt *pulledTopics) announce(q *topicQueue) {
 	if n := q.queued(); n > 0 && pt.mayPull(q) {
-		pt.cfg.Ready(q.id, n)
+		pt.cfg.Ready(q.id, min(n, q.limiterUse.places(pt.now.Mono)))
 	}
 }
 
@@ -182,6 +182,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		if q == nil || !s.Pulls.mayPull(q) {
 			continue
 		}
+		most = min(most, q.limiterUse.places(s.now.Mono))
 		for _, n := range q.dests { // one
 			for h := &n.fresh; h.len() > 0; {
 				if s.Pulls.stands(q, h.top()) {

@@ -331,6 +331,32 @@ func (u *limiterUse) shut(now time.Duration) (cause timer.WaitCause, wait time.D
 	return timer.WaitRate, wait
 }
 
+// places is how many more leases the limit lets the queue have now, one at least: who is refused that
+// one waits in line. A queue without a limit may have any number.
+func (u *limiterUse) places(now time.Duration) int {
+	if u == nil {
+		return math.MaxInt32
+	}
+	b := u.limit
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := math.MaxInt32
+	if b.topic == nil {
+		return n
+	}
+	if ok, _ := b.room(now); !ok {
+		return max(1, u.lent)
+	}
+	p := &b.topic.Policy
+	if p.Concurrency > 0 {
+		n = b.owner.shares.Concurrency(b.topic, p.Concurrency, now) - b.leases
+	}
+	if p.Rate.PerSecond > 0 {
+		n = min(n, int(b.bucket.tokens))
+	}
+	return max(1, n+u.lent)
+}
+
 // serve grants leases to waiting queues in order, while there is room. It returns the queues to
 // notify, without asker, and when to look again. O(log n) of the queues for each lease that is
 // granted, at most mostAhead for each queue.

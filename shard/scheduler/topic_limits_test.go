@@ -349,3 +349,27 @@ func TestTokenReturnedLate(t *testing.T) {
 		}
 	}
 }
+
+// TestConsumersAreToldOfPlaces: where a limit lets fewer timers of a pulled topic go than are ready,
+// so many are announced, and so many are candidates. Else all consumers that wait are woken for one
+// place.
+func TestConsumersAreToldOfPlaces(t *testing.T) {
+	for name, set := range map[string]func(*timer.Policy){
+		"concurrency": limited(3),
+		"rate":        func(p *timer.Policy) { p.Rate = rate(0.01, 3) },
+	} {
+		r := newReplica(t)
+		r.topic(1, func(p *timer.Policy) { pulled(p); set(p) })
+		for i := range 10 {
+			r.add(fmt.Sprint(i), 0)
+		}
+		r.turn()
+		for _, want := range []int{2, 1} {
+			r.pull(1, 1)
+			r.Tick()
+			if n := len(TopCandidates([]*Scheduler{r.Scheduler}, 1, 10)); n != want || r.ready[1] != want {
+				t.Errorf("%s: %d are announced, and %d candidates, want %d", name, r.ready[1], n, want)
+			}
+		}
+	}
+}
