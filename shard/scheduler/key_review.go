@@ -180,52 +180,59 @@ func (kq *keyQueues) begin() {
 	for _, f := range kq.leases.byTimer {
 		f.key = nil // scanBlockers finds its lease
 	}
-	kq.survey = survey{left: kq.table.TopicRows()}
+	kq.survey = survey{keys: kq, left: kq.table.TopicRows().Len()}
 }
 
-// survey is the progress of lookAtTopics.
+// survey notes, in slices, what the topics with timers are as a leadership begins. A topic that gets
+// a queue before its turn has come is looked at then.
 type survey struct {
+	keys  *keyQueues
 	left  int  // the rows of the table below it have not been looked at
 	seeks bool // scanBlockers was started
 }
 
-// lookAtTopics notes, in slices, what the topics with timers are as the leadership begins. A topic
-// that gets a queue before its turn has come is looked at then.
-func (kq *keyQueues) lookAtTopics() {
-	if kq.survey.left == 0 {
+// run looks at some topics.
+func (sv *survey) run() {
+	if sv.left == 0 {
 		return
 	}
+	kq := sv.keys
+	rows := kq.table.TopicRows()
 	for n, over := 0, false; n < PopBudget && !over; n += scanStep {
-		for range min(scanStep, kq.survey.left) {
-			kq.survey.left--
-			if id := kq.table.TopicAt(kq.survey.left); id != 0 && kq.topics.byID[id] == nil {
-				kq.lookAt(id)
+		for range min(scanStep, sv.left) {
+			sv.left--
+			if id := rows.At(sv.left); id != 0 && kq.topics.byID[id] == nil {
+				sv.lookAt(id)
 			}
 		}
-		over = kq.env.Spent(scanStep/4) || kq.survey.left == 0
+		over = kq.env.Spent(scanStep/4) || sv.left == 0
 	}
-	if kq.survey.left > 0 {
+	if sv.left > 0 {
 		kq.env.WakeNext()
 	}
 }
 
 // lookAtNew looks at a topic that gets a queue, unless its turn has come, or it had no timers as the
 // leadership began.
-func (kq *keyQueues) lookAtNew(id timer.TopicID) {
-	if row, ok := kq.table.TopicRow(id); ok && row < kq.survey.left {
-		kq.lookAt(id)
+func (sv *survey) lookAtNew(id timer.TopicID) {
+	if sv.left == 0 {
+		return
+	}
+	if row, ok := sv.keys.table.TopicRows().Of(id); ok && row < sv.left {
+		sv.lookAt(id)
 	}
 }
 
 // lookAt notes what a topic is. One walk of scanBlockers serves all: a topic with a lease that the
 // walk has passed has had a queue since.
-func (kq *keyQueues) lookAt(id timer.TopicID) {
+func (sv *survey) lookAt(id timer.TopicID) {
+	kq := sv.keys
 	t := kq.topic(id)
 	mode := keyModeOf(t)
 	if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
 		kq.limits.found[id] = t.Policy.Concurrency > 0
-		if !kq.survey.seeks {
-			kq.survey.seeks = true
+		if !sv.seeks {
+			sv.seeks = true
 			kq.findBlockers()
 		}
 	}

@@ -144,7 +144,7 @@ func (s *Scheduler) Run() {
 		s.due.take()
 	}
 	s.series.realign()
-	s.Keys.lookAtTopics()
+	s.Keys.survey.run()
 	s.Keys.scanBlockers()
 	s.changed.refreshSome()
 	s.changed.move()

@@ -65,7 +65,7 @@ func (tq *topicQueues) queue(id timer.TopicID) *topicQueue {
 	q.destinations = newDestinations()
 	tq.byID[id] = q
 	tq.list = append(tq.list, q)
-	tq.keys.lookAtNew(id)
+	tq.keys.survey.lookAtNew(id)
 	tq.keys.setOrder(q)
 	tq.limits.set(q)
 	tq.countQueue()

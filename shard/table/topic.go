@@ -92,12 +92,21 @@ func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
 // TopicIDs returns the topics that have timers here, in ascending order.
 func (t *topics) TopicIDs() []timer.TopicID { return slices.Sorted(maps.Keys(t.rowOf)) }
 
-// TopicRows is how many rows the topics have, for walks over all that have timers here. TopicAt
-// returns the topic of one, 0 if it is vacant; TopicRow that of a topic.
-func (t *topics) TopicRows() int                { return len(t.rows) }
-func (t *topics) TopicAt(row int) timer.TopicID { return t.rows[row].id }
-func (t *topics) TopicRow(id timer.TopicID) (row int, ok bool) {
-	n, ok := t.rowOf[id]
+// TopicRows are the topics that have timers here, for walks over them in slices.
+func (t *topics) TopicRows() TopicRows { return TopicRows{t} }
+
+// TopicRows are rows with a topic each. Those of topics that are gone are vacant.
+type TopicRows struct{ of *topics }
+
+// Len is the number of rows.
+func (r TopicRows) Len() int { return len(r.of.rows) }
+
+// At returns the topic of a row; 0 if it is vacant.
+func (r TopicRows) At(row int) timer.TopicID { return r.of.rows[row].id }
+
+// Of returns the row of a topic, if it has one.
+func (r TopicRows) Of(id timer.TopicID) (row int, ok bool) {
+	n, ok := r.of.rowOf[id]
 	return int(n), ok
 }
 
