@@ -14,6 +14,8 @@ type view struct {
 	store    *Store
 	ends     []entry // nil, both, of a sealed file
 	attempts []attemptRef
+	find     func(*index) chain // what the query wants of one that is not sealed; nil: all ends
+	found    chain
 	sealed   bool
 	data     int64 // where its records end
 	// no end in it is earlier, or later
@@ -38,12 +40,21 @@ func (v *view) inMemory() error {
 		v.store.damaged.Add(uint64(places))
 		v.store.cfg.Logger.Error("the index of a file of the history is damaged; it was rebuilt from the records", "file", v.name)
 	}
-	v.sealed, v.ends, v.attempts = false, x.ends, x.attempts
+	v.show(x)
 	return nil
 }
 
+// show has the view see an index in memory.
+func (v *view) show(x *index) {
+	v.sealed, v.ends, v.attempts = false, x.ends, x.attempts
+	if v.find != nil {
+		v.found = v.find(x)
+	}
+}
+
 // cursor walks the ends in one file that a query selects, in the order of the answer. Cost: O(log n)
-// to begin, and then of those that are walked; O(n) in a file that is not sealed.
+// to begin, and then of those that are walked; O(n) in a file that is not sealed, or with an id
+// O(ends of that id).
 type cursor struct {
 	view  *view
 	query *Query
@@ -102,11 +113,20 @@ func (c *cursor) fill() error {
 	}
 	// The first of the rest, some at a time.
 	c.batch, c.done = nil, true
-	for i := range c.view.ends {
+	look := func(i int) {
 		if x := &c.view.ends[i]; c.selects(x) {
 			if c.batch = append(c.batch, *x); len(c.batch) == 4*cursorBatch {
 				c.trim()
 			}
+		}
+	}
+	if c.query.ID != nil {
+		for i := range c.view.found.each() {
+			look(i)
+		}
+	} else {
+		for i := range c.view.ends {
+			look(i)
 		}
 	}
 	c.trim()
@@ -295,7 +315,7 @@ func (v *view) tries(key uint64) ([]uint32, error) {
 		}
 	}
 	var list []uint32
-	for i := range v.attempts {
+	for i := range v.found.each() {
 		if v.attempts[i].key == key {
 			list = append(list, v.attempts[i].offset)
 		}

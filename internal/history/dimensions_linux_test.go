@@ -69,3 +69,37 @@ func TestAnswerFromManyEndsOfAnID(t *testing.T) {
 		}, func() {})
 	}})
 }
+
+// TestAnswerFromManyRecords: the ends of one id, and its attempts, are found as soon in a file that
+// is being written and has many records of others.
+func TestAnswerFromManyRecords(t *testing.T) {
+	growth.Check(t, growth.Dimension{Name: "history records", N: indexLimit / 10, Longest: func(t testing.TB, n int) time.Duration {
+		r := newStoreHarness(t, 1, func(c *Config) { c.QueueBytes, c.SegmentSize, c.Bytes = 256<<20, maxSegment, defaultBytes })
+		for i := range n / 2 {
+			seq, id := uint64(i+1), fmt.Appendf(nil, "timer-%d", i)
+			r.store.Record([]Event{
+				{Shard: 1, Index: 2 * seq, Topic: 1, Seq: seq, EndMs: r.now, ID: id},
+				{Shard: 1, Index: 2*seq + 1, Topic: 1, Seq: seq, State: 3, EndMs: r.now, ID: id},
+			})
+		}
+		r.store.Flush()
+		if s := r.store.Stats(); s.Files != 1 || s.Recorded != uint64(n) {
+			t.Fatalf("%+v", s)
+		}
+		steps := 5
+		return growth.LongestStep(t, func() bool {
+			for i := range 20 {
+				seq := uint64((i + 1) * n / 2 / 20)
+				page, _, err := r.store.List(&Query{Topic: 1, ID: fmt.Appendf(nil, "timer-%d", seq-1), States: 1 << 3, Limit: 10})
+				if err != nil || len(page) != 1 {
+					t.Fatalf("%d ends, %v", len(page), err)
+				}
+				if list, err := r.store.Attempts(1, seq, 1<<40, 0); err != nil || len(list) != 1 {
+					t.Fatalf("%d attempts, %v", len(list), err)
+				}
+			}
+			steps--
+			return steps > 0
+		}, func() {})
+	}})
+}

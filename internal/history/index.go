@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"slices"
 )
 
@@ -81,7 +82,9 @@ func (w watermark) covers(index uint64, item uint32) bool {
 // read them.
 type index struct {
 	ends      []entry
+	named     chains // of ends, by idKey
 	attempts  []attemptRef
+	tried     chains // of attempts, by their keys
 	filter    filter
 	watermark map[uint32]watermark // by shard
 	minMs     int64                // of the ends
@@ -90,7 +93,45 @@ type index struct {
 
 // newIndex makes an index for a file of at most so many bytes.
 func newIndex(bytes int64) index {
-	return index{watermark: map[uint32]watermark{}, filter: newFilter(int(min(indexLimit, bytes/(recordHead+recordFixed))))}
+	return index{watermark: map[uint32]watermark{}, named: newChains(), tried: newChains(), filter: newFilter(int(min(indexLimit, bytes/(recordHead+recordFixed))))}
+}
+
+// chains find the elements of a list by their keys: those whose keys share a bucket are a chain, the
+// newest first.
+type chains struct {
+	newest []uint32 // by bucket, a number from 1 on; 0: none
+	older  []uint32 // by element, likewise; not changed any more
+}
+
+const chainBits = 16
+
+func newChains() chains { return chains{newest: make([]uint32, 1<<chainBits)} }
+
+// add enters the next element of the list.
+func (c *chains) add(key uint64) {
+	newest := &c.newest[bucketOf(key)]
+	c.older = append(c.older, *newest)
+	*newest = uint32(len(c.older))
+}
+
+func bucketOf(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - chainBits) }
+
+// of returns the chain of a key.
+func (c *chains) of(key uint64) chain { return chain{c.newest[bucketOf(key)], c.older} }
+
+// chain is one of chains, as it was at a moment.
+type chain struct {
+	newest uint32
+	older  []uint32
+}
+
+// each is the numbers of its elements, the newest first. Others may be among them.
+func (c chain) each() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for n := c.newest; n != 0 && yield(int(n-1)); {
+			n = c.older[n-1]
+		}
+	}
 }
 
 // indexLimit is how many records one file has at most: it bounds the memory, and the time of
@@ -111,12 +152,14 @@ func (ix *index) add(e *Event, offset uint32) {
 	if e.State == 0 {
 		key := attemptKey(e.Shard, e.Seq)
 		ix.filter.add(key)
+		ix.tried.add(key)
 		ix.attempts = append(ix.attempts, attemptRef{key, offset})
 		return
 	}
 	n := entryOf(e, offset)
 	ix.filter.add(topicKey(n.topic))
 	ix.filter.add(idKey(n.hash))
+	ix.named.add(idKey(n.hash))
 	ix.ends = append(ix.ends, n)
 }
 

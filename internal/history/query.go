@@ -50,11 +50,13 @@ func (s *Store) List(q *Query) (page []Event, more bool, err error) {
 	s.Flush()
 	walk := cursor{query: q, after: q.begin(), before: Key{EndMs: q.endMs()}}
 	key := topicKey(q.Topic)
+	var find func(*index) chain
 	if q.ID != nil {
 		walk.hash = idHash(q.Topic, q.ID)
 		key = idKey(walk.hash)
+		find = func(x *index) chain { return x.named.of(key) }
 	}
-	views, release := s.views(func(f *file) bool {
+	views, release := s.views(find, func(f *file) bool {
 		return f.index.maxMs >= walk.after.EndMs && f.index.minMs < walk.before.EndMs && f.index.filter.has(key)
 	})
 	defer release()
@@ -140,12 +142,13 @@ func (a *answer) take(v *view, x *entry) error {
 
 // Attempts gives the attempts of a timer that were recorded before a place in its shard's log,
 // oldest first.
-func (s *Store) Attempts(shard uint32, seq, index uint64, item uint32) ([]Event, error) {
+func (s *Store) Attempts(shard uint32, seq, place uint64, item uint32) ([]Event, error) {
 	s.Flush()
 	key := attemptKey(shard, seq)
-	views, release := s.views(func(f *file) bool { return f.index.filter.has(key) })
+	tried := func(x *index) chain { return x.tried.of(key) }
+	views, release := s.views(tried, func(f *file) bool { return f.index.filter.has(key) })
 	defer release()
-	before := watermark{index, item}
+	before := watermark{place, item}
 	var list []Event
 	for i := range views {
 		offsets, err := views[i].tries(key)

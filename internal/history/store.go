@@ -248,8 +248,8 @@ func (s *Store) Flush() {
 	s.queue.recycle(batch)
 }
 
-// views are the files that may have something, held until release.
-func (s *Store) views(may func(*file) bool) (list []view, release func()) {
+// views are the files that may have something, held until release. find: see view.
+func (s *Store) views(find func(*index) chain, may func(*file) bool) (list []view, release func()) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, f := range s.files {
@@ -257,9 +257,11 @@ func (s *Store) views(may func(*file) bool) (list []view, release func()) {
 			continue
 		}
 		f.use.RLock()
-		v := view{file: f, store: s, sealed: f.sealed, data: f.data, ends: f.index.ends, attempts: f.index.attempts, minMs: f.index.minMs, maxMs: f.index.maxMs}
+		v := view{file: f, store: s, sealed: true, data: f.data, find: find, minMs: f.index.minMs, maxMs: f.index.maxMs}
 		if x := f.mended.Load(); x != nil {
-			v.sealed, v.ends, v.attempts = false, x.ends, x.attempts
+			v.show(x)
+		} else if !f.sealed {
+			v.show(&f.index)
 		}
 		list = append(list, v)
 	}
