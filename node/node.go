@@ -202,7 +202,7 @@ func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) 
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*core, error) {
 	id := p.self.Identity()
 	c := &core{p: p, pool: pool}
-	c.member = p.self.NewMember(func(ids ...timer.TopicID) { c.host.TopicsChanged(ids...) }, func() { p.membersChanged(c.member.State) },
+	c.member = p.self.NewMember(c.topicsChanged, func() { p.membersChanged(c.member.State) },
 		func(id timer.ShardID, node uint64) { c.router.NewLeader(id, node) })
 	state := c.member.State
 	meta := id.Meta
@@ -259,6 +259,12 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*c
 	c.idle = route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.timers, n.cfg.Logger)
 	c.show()
 	return c, nil
+}
+
+// topicsChanged follows changes of this node's copy of the topics; ids: none if any may have changed.
+func (c *core) topicsChanged(ids ...timer.TopicID) {
+	c.host.TopicsChanged(ids...)
+	c.router.TopicsChanged(ids...)
 }
 
 // shown is api.Config.Metrics. It refuses until the host has read its log: before that there is

@@ -43,6 +43,8 @@ type fakeCluster struct {
 	moves    int                              // percent of calls before which a leadership moves
 	faults   int                              // percent of steps that go wrong
 
+	pulled atomic.Pointer[timer.Topic] // as all nodes know it; nil: it is gone
+
 	openState func(n *fakeNode, id timer.ShardID, index uint64) (*shard.State, error)
 
 	// onCall, when set, stands in for the network.
@@ -75,6 +77,7 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 		executed: map[timer.ShardID][]*timer.Command{}, timers: map[timer.ShardID][]*timer.Timer{},
 		ready: map[timer.ShardID][]*timer.Timer{},
 	}
+	c.pulled.Store(&timer.Topic{ID: 1, Policy: timer.Policy{Pull: true}})
 	begin := time.Now()
 	tasks := task.NewGoroutines(func() time.Duration { return time.Since(begin) })
 	for id := uint64(1); id <= uint64(nodes); id++ {
@@ -82,6 +85,10 @@ func newFakeCluster(nodes, shards int) *fakeCluster {
 		n.Router = New(Config{
 			Self: id, Host: n, History: fakeHistory{n}, Cluster: n, Peers: n, NotSent: errNotSentFake, Tasks: tasks,
 			Background: func(run func(context.Context)) { tasks.Go(func() { run(context.Background()) }) },
+			Topic: func(timer.TopicID) (*timer.Topic, bool) {
+				topic := c.pulled.Load()
+				return topic, topic != nil
+			},
 		})
 		c.nodes[id] = n
 	}

@@ -3,6 +3,7 @@ package route
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -38,7 +39,8 @@ type pull struct {
 
 // Pull takes up to most ready timers of a topic, from the nodes that lead its shards, the first in
 // order first. It waits until there are some, or for as long as wait; then there are none. When the
-// context ends there are none either, and those that it has taken go back.
+// context ends there are none either, and those that it has taken go back. timer.ErrNoTopic: while
+// it waited the topic was deleted, or has come to call its receivers.
 func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]timer.PulledTimer, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
 	b := task.NewBackoff(r.tasks, p.begin)
@@ -48,10 +50,10 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 	woken := false
 	for {
 		var w *waiter
-		told := false // of what becomes ready, by all nodes
+		notified := false
 		if wait > 0 { // first wait, then look: nothing can become ready in between
 			w = r.waiters.join(topic, most, p.begin, 0)
-			told = r.watchTopic(topic) && w != nil
+			notified = r.watchTopic(topic)
 		}
 		if ctx.Err() != nil {
 			r.waiters.passOn(w, woken)
@@ -82,11 +84,38 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 			r.tasks.Sleep(ctx, min(racePause<<min(p.races-1, 10), longRace, max(left, racePause)))
 			continue
 		}
-		if woken = left > 0 && p.await(ctx, w, left, told); !woken {
+		if woken = left > 0 && p.await(ctx, w, left, notified); !woken {
 			r.waiters.passOn(w, false)
 			return nil, nil
 		}
+		if !r.pulled(topic) {
+			return nil, timer.ErrNoTopic
+		}
 	}
+}
+
+// pulled reports whether consumers fetch the timers of a topic, by this node's copy.
+func (r *Router) pulled(id timer.TopicID) bool {
+	t, ok := r.cfg.Topic(id)
+	return ok && t.Policy.Pull
+}
+
+// TopicsChanged wakes the consumers of topics that nobody can pull from any more; ids: none if any
+// topic may have changed. It does not block.
+func (r *Router) TopicsChanged(ids ...timer.TopicID) {
+	if r.waiters.count.Load() == 0 {
+		return
+	}
+	r.cfg.Background(func(context.Context) {
+		if len(ids) == 0 {
+			ids = r.waiters.all()
+		}
+		for _, id := range ids {
+			if !r.pulled(id) {
+				r.waiters.notify(id, math.MaxInt, false)
+			}
+		}
+	})
 }
 
 // GiveBack returns leases that did not reach their consumer, also when the context has ended. A
@@ -103,21 +132,18 @@ func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []timer.
 	r.DoAll(ctx, ops)
 }
 
-// await waits until the waiter is woken; false when the time is over. Where it may not be, it looks
-// again soon.
-func (p *pull) await(ctx context.Context, w *waiter, left time.Duration, told bool) bool {
+// await waits until the waiter is woken; false when the time is over. Without a waiter, or if not
+// all leaders notify this node, it looks again soon.
+func (p *pull) await(ctx context.Context, w *waiter, left time.Duration, notified bool) bool {
 	switch {
-	case told:
-		return w.wake.Wait(ctx, left)
 	case w == nil:
 		return p.tasks.Sleep(ctx, min(left, lookAgain))
-	case w.wake.Wait(ctx, min(left, lookAgain)):
-		return true
-	case ctx.Err() != nil:
-		return false
+	case notified:
+		return w.wake.Wait(ctx, left)
+	case !w.wake.Wait(ctx, min(left, lookAgain)):
+		p.waiters.leave(w)
 	}
-	p.waiters.leave(w)
-	return true
+	return ctx.Err() == nil
 }
 
 // offered are the timers that a node has ready.
@@ -257,18 +283,18 @@ func (r *Router) Waiting() int { return int(r.waiters.count.Load()) }
 func (r *Router) Ready(topic timer.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
 
 // watchTopic has every node that leads something notify this one when it has timers of a topic
-// ready, once. all is false if there are too many to ask.
+// ready, once. all: there are not too many topics for that.
 func (r *Router) watchTopic(topic timer.TopicID) (all bool) {
 	all = true
 	for _, node := range r.cfg.Cluster.LeadingNodes() {
 		if node == r.self {
 			continue
 		}
-		begin, full := r.waiters.watch(topic, node)
-		if begin {
+		asked, ask := r.waiters.watch(topic, node)
+		if ask {
 			r.cfg.Background(func(ctx context.Context) { r.watch(ctx, topic, node) })
 		}
-		all = all && !full
+		all = all && asked
 	}
 	return all
 }

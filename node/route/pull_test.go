@@ -195,6 +195,30 @@ func TestOneTimerWakesOne(t *testing.T) {
 	})
 }
 
+// TestWaitEndsWithItsTopic: at once when the topic is deleted or has come to call its receivers, and
+// not when it changes otherwise.
+func TestWaitEndsWithItsTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(2, 2)
+		n := c.nodes[1]
+		for name, change := range map[string]func(){
+			"deleted": func() { c.pulled.Store(nil); n.TopicsChanged(1) },
+			"pushed":  func() { c.pulled.Store(&timer.Topic{ID: 1}); n.TopicsChanged(1) },
+			"unknown": func() { c.pulled.Store(nil); n.TopicsChanged() },
+		} {
+			c.pulled.Store(&timer.Topic{ID: 1, Policy: timer.Policy{Pull: true}})
+			begin := time.Now()
+			time.AfterFunc(time.Second, func() { n.TopicsChanged(1, 2) })
+			time.AfterFunc(2*time.Second, change)
+			got, err := n.Pull(t.Context(), 1, 1, 0, 20*time.Second)
+			if len(got) != 0 || !errors.Is(err, timer.ErrNoTopic) || time.Since(begin) != 2*time.Second {
+				t.Errorf("%s: %v, %v after %v", name, got, err, time.Since(begin))
+			}
+		}
+		time.Sleep(10 * time.Second)
+	})
+}
+
 // TestPullBeyondTheWatches: consumers wait for so many topics that this node asks the others to
 // notify it of no further one. Those of such a topic look themselves: a timer that another node has
 // ready does not wait for the end of their polls.

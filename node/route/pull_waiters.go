@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/internal/order"
 	"carillon/node/task"
 	"carillon/timer"
 )
@@ -20,33 +21,64 @@ const (
 // nodes on behalf of theirs. A shard's leader notifies when timers have become ready, and as long
 // as they are; the longest waiter is woken first, as many as there is work for. To be woken is no
 // promise: another may be quicker, and then the place in the queue is kept.
+//
+// Cost: O(log n) for one that comes, leaves or is woken.
 type pullWaiters struct {
 	tasks   task.Env
 	count   atomic.Int32
 	mu      sync.Mutex
 	topics  map[timer.TopicID]*topicWaiters
 	watches int
+	joined  uint64
 }
 
-// topicWaiters wait for one topic.
+// topicWaiters wait for one topic, the longest first.
 type topicWaiters struct {
-	queue   []*waiter       // the longest first
-	watched map[uint64]bool // nodes that were asked to notify this one
+	own     order.Heap[*waiter] // this node's clients
+	others  order.Heap[*waiter] // other nodes
+	wanted  int                 // timers that this node's own clients wait for
+	watched map[uint64]bool     // nodes that were asked to notify this one
 }
 
 // waiter is a consumer that waits.
 type waiter struct {
-	topic timer.TopicID
-	want  int           // timers
-	since time.Duration // when its waiting began
-	node  uint64        // it waits for clients there; 0: it is this node's own
-	wake  task.Signal
-	told  int  // timers for which it was woken
-	gone  bool // it was woken, or left
+	topic  timer.TopicID
+	want   int           // timers
+	since  time.Duration // when its waiting began
+	number uint64        // grows with each that joins
+	node   uint64        // it waits for clients there; 0: it is this node's own
+	wake   task.Signal
+	told   int // timers for which it was woken
+	place  int // 0: it was woken, or left
 }
+
+func (w *waiter) Before(o *waiter) bool {
+	return w.since < o.since || w.since == o.since && w.number < o.number
+}
+
+func (w *waiter) Place() *int { return &w.place }
 
 func newPullWaiters(tasks task.Env) *pullWaiters {
 	return &pullWaiters{tasks: tasks, topics: map[timer.TopicID]*topicWaiters{}}
+}
+
+// heapOf is where the waiters of a node are.
+func (t *topicWaiters) heapOf(node uint64) *order.Heap[*waiter] {
+	if node == 0 {
+		return &t.own
+	}
+	return &t.others
+}
+
+// first is the longest waiter; nil if there is none. ownOnly: of this node's own clients.
+func (t *topicWaiters) first(ownOnly bool) (first *waiter) {
+	if t.own.Len() > 0 {
+		first = t.own.First()
+	}
+	if !ownOnly && t.others.Len() > 0 && (first == nil || t.others.First().Before(first)) {
+		first = t.others.First()
+	}
+	return first
 }
 
 // join adds a waiter; nil when there are too many.
@@ -61,12 +93,12 @@ func (p *pullWaiters) join(topic timer.TopicID, want int, since time.Duration, n
 		t = &topicWaiters{watched: map[uint64]bool{}}
 		p.topics[topic] = t
 	}
-	w := &waiter{topic: topic, want: want, since: since, node: node, wake: p.tasks.NewSignal()}
-	at := len(t.queue)
-	for at > 0 && t.queue[at-1].since > since {
-		at--
+	p.joined++
+	w := &waiter{topic: topic, want: want, since: since, number: p.joined, node: node, wake: p.tasks.NewSignal()}
+	t.heapOf(node).Push(w)
+	if node == 0 {
+		t.wanted += want
 	}
-	t.queue = slices.Insert(t.queue, at, w)
 	p.count.Add(1)
 	return w
 }
@@ -78,10 +110,8 @@ func (p *pullWaiters) leave(w *waiter) (woken bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if woken = w.gone; !woken {
-		t := p.topics[w.topic]
-		t.queue = slices.DeleteFunc(t.queue, func(o *waiter) bool { return o == w })
-		p.removed(w)
+	if woken = w.place == 0; !woken {
+		p.removeLocked(p.topics[w.topic], w)
 	}
 	p.dropEmptyLocked(w.topic)
 	return woken
@@ -95,13 +125,16 @@ func (p *pullWaiters) passOn(w *waiter, wokenBefore bool) {
 	}
 }
 
-func (p *pullWaiters) removed(w *waiter) {
-	w.gone = true
+func (p *pullWaiters) removeLocked(t *topicWaiters, w *waiter) {
+	t.heapOf(w.node).Remove(w)
+	if w.node == 0 {
+		t.wanted -= w.want
+	}
 	p.count.Add(-1)
 }
 
 func (p *pullWaiters) dropEmptyLocked(topic timer.TopicID) {
-	if t := p.topics[topic]; t != nil && len(t.queue) == 0 && len(t.watched) == 0 {
+	if t := p.topics[topic]; t != nil && t.own.Len()+t.others.Len()+len(t.watched) == 0 {
 		delete(p.topics, topic)
 	}
 }
@@ -115,66 +148,53 @@ func (p *pullWaiters) notify(topic timer.TopicID, timers int, fromPeer bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.topics[topic]
-	if t == nil {
-		return
-	}
-	keep := t.queue[:0]
-	for _, w := range t.queue {
-		if timers <= 0 || fromPeer && w.node != 0 {
-			keep = append(keep, w)
-			continue
+	for t != nil && timers > 0 {
+		w := t.first(fromPeer)
+		if w == nil {
+			break
 		}
 		w.told = min(timers, w.want)
 		timers -= w.want
-		p.removed(w)
+		p.removeLocked(t, w)
 		w.wake.Set()
 	}
-	clear(t.queue[len(keep):])
-	t.queue = keep
 	p.dropEmptyLocked(topic)
 }
 
-// wanted are how many timers this node's own clients wait for.
-func (t *topicWaiters) wanted() (n int) {
-	for _, w := range t.queue {
-		if w.node == 0 {
-			n += w.want
-		}
-	}
-	return n
-}
+// all are the topics that somebody waits for.
+func (p *pullWaiters) all() []timer.TopicID { return p.those(func(*topicWaiters) bool { return true }) }
 
 // waitedFor are the topics that this node's own clients wait for.
-func (p *pullWaiters) waitedFor() (topics []timer.TopicID) {
+func (p *pullWaiters) waitedFor() []timer.TopicID {
+	return p.those(func(t *topicWaiters) bool { return t.wanted > 0 })
+}
+
+func (p *pullWaiters) those(are func(*topicWaiters) bool) (topics []timer.TopicID) {
 	if p.count.Load() == 0 {
 		return nil
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	for id, t := range p.topics {
-		if t.wanted() > 0 {
+		if are(t) {
 			topics = append(topics, id)
 		}
 	}
+	p.mu.Unlock()
 	slices.Sort(topics)
 	return topics
 }
 
-// watch notes that a node is about to be asked to notify this one; begin is false when it has been,
-// or nobody waits. full: it cannot be asked.
-func (p *pullWaiters) watch(topic timer.TopicID, node uint64) (begin, full bool) {
+// watch reports whether a node is being asked to notify this one. ask: it is to be asked now.
+func (p *pullWaiters) watch(topic timer.TopicID, node uint64) (asked, ask bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.topics[topic]
-	switch {
-	case t == nil || t.watched[node] || t.wanted() == 0:
-		return false, false
-	case p.watches >= maxWatches:
-		return false, true
+	if t == nil || t.watched[node] || t.wanted == 0 || p.watches >= maxWatches {
+		return t != nil && t.watched[node], false
 	}
 	t.watched[node] = true
 	p.watches++
-	return true, false
+	return true, true
 }
 
 // stillWanted is for how many timers a watched node should notify; with 0 the watch is over.
@@ -182,7 +202,7 @@ func (p *pullWaiters) stillWanted(topic timer.TopicID, node uint64) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.topics[topic]
-	n := t.wanted()
+	n := t.wanted
 	if n == 0 {
 		p.unwatchLocked(t, topic, node)
 	}

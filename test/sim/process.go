@@ -193,7 +193,13 @@ func (n *node) couldNotStart(err error) {
 func (n *node) open() {
 	w := n.w
 	var host *shard.Host
-	n.member = n.self.NewMember(func(ids ...timer.TopicID) { host.TopicsChanged(ids...) }, func() {}, func(id timer.ShardID, node uint64) { n.router.NewLeader(id, node) })
+	var router *route.Router // nil: nobody waits yet
+	n.member = n.self.NewMember(func(ids ...timer.TopicID) {
+		host.TopicsChanged(ids...)
+		if router != nil {
+			router.TopicsChanged(ids...)
+		}
+	}, func() {}, func(id timer.ShardID, node uint64) { n.router.NewLeader(id, node) })
 	n.state = n.member.State
 	host, err := shard.New(n.hostConfig(n.disk, n.self.Identity(), n.state))
 	if err != nil {
@@ -217,11 +223,12 @@ func (n *node) open() {
 	n.decided = w.checker.decided
 	n.learned = n.host.Applied(shard.Meta) >= n.decided
 	n.vetted()
-	n.router = route.New(route.Config{
+	router = route.New(route.Config{
 		Self: n.id, Host: here, History: noHistory{}, Cluster: n.member, Topic: n.state.Topic, Peers: &peers{n, n.life}, NotSent: peer.ErrNotSent,
 		Tasks: n.tasks, BulkPage: 1 + w.featureClients.chance.IntN(12),
 		Background: func(run func(context.Context)) { n.tasks.Go(func() { run(n.tasks.ctx) }) },
 	})
+	n.router = router
 	n.topics = route.NewTopics(n.router, n.state.Topics, n.member)
 	n.self.SetMember(n.member)
 	n.checked = make([]checkedGroup, w.most()+1)

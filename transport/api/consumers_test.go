@@ -87,6 +87,31 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
+// TestLongPollOfADeletedTopic: the wait ends with the topic, as the next pull would.
+func TestLongPollOfADeletedTopic(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then   func(h *harness)
+		status int
+		code   string
+	}{
+		"deleted": {func(h *harness) { delete(h.engine.topics, "jobs") }, 404, web.UnknownTopic},
+		"pushed":  {func(h *harness) { h.engine.topics["jobs"].Policy.Pull = false }, 409, web.WrongDelivery},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.do("PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"1m"}`).want(201)
+			done := make(chan *reply, 1)
+			go func() { done <- h.do("POST", "/v1/topics/jobs/pull", `{"wait":"60s"}`) }()
+			h.await("it waits", func() bool { return h.server.polls.count() == 1 })
+			h.engine.mu.Lock()
+			tt.then(h)
+			h.engine.mu.Unlock()
+			h.engine.gone <- struct{}{}
+			(<-done).problem(tt.status, tt.code)
+		})
+	}
+}
+
 // A token that is revoked while its long poll waits gets no timers, and keeps no leases.
 func TestLongPollOfARevokedToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")

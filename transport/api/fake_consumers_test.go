@@ -17,6 +17,7 @@ type fakeConsumers struct {
 	pulls  []backend.Pull
 	claims []backend.LeaseUpdate
 	ready  chan struct{} // closed or sent to when an empty-handed wait should look again
+	gone   chan struct{} // sent to when it should end, since its topic is gone
 }
 
 func (e *fakeEngine) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([]backend.Pulled, error) {
@@ -30,6 +31,8 @@ func (e *fakeEngine) Pull(ctx context.Context, topic timer.TopicID, p backend.Pu
 		}
 		select {
 		case <-e.ready:
+		case <-e.gone:
+			return nil, timer.ErrNoTopic
 		case <-ctx.Done():
 			return nil, nil
 		}

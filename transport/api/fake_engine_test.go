@@ -75,7 +75,7 @@ type fakeTimer struct {
 
 func newFakeEngine(now func() time.Time) *fakeEngine {
 	return &fakeEngine{fakeCluster: newFakeCluster(), shards: 4, now: now, topics: map[string]*timer.Topic{}, timers: map[timerKey]*fakeTimer{}, calls: map[string]int{},
-		fakeConsumers: fakeConsumers{ready: make(chan struct{})}}
+		fakeConsumers: fakeConsumers{ready: make(chan struct{}), gone: make(chan struct{})}}
 }
 
 func (e *fakeEngine) nowMs() int64 { return e.now().UnixMilli() }

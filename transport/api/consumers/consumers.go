@@ -2,6 +2,7 @@
 package consumers
 
 import (
+	"errors"
 	"time"
 
 	"carillon/timer"
@@ -50,14 +51,13 @@ func Pull(rq *web.Request) *web.Problem {
 	}
 	var topic *timer.Topic
 	var got []backend.Pulled
-	fault := rq.OnTopic(false, func() (*timer.Topic, *web.Problem) { return rq.FindTopic(false) }, func(t *timer.Topic) (bool, *web.Problem) {
+	fault := rq.OnTopic(false, func() (*timer.Topic, *web.Problem) { return rq.FindTopic(false) }, func(t *timer.Topic) (stale bool, fault *web.Problem) {
 		topic = t
 		if !t.Policy.Pull {
 			return false, web.Fail(409, web.WrongDelivery, `the topic calls its receivers; its policy must say "delivery": "pull"`)
 		}
-		var fault *web.Problem
-		got, fault = pull(rq, t.ID, p)
-		return false, fault
+		got, stale, fault = pull(rq, t.ID, p)
+		return stale, fault
 	})
 	if fault != nil {
 		return fault
@@ -71,20 +71,20 @@ func Pull(rq *web.Request) *web.Problem {
 }
 
 // pull looks at once, and only then waits: to notice that a waiting client hangs up costs a
-// goroutine.
-func pull(rq *web.Request, topic timer.TopicID, p backend.Pull) ([]backend.Pulled, *web.Problem) {
+// goroutine. stale: the topic was deleted meanwhile, or has come to call its receivers.
+func pull(rq *web.Request, topic timer.TopicID, p backend.Pull) (got []backend.Pulled, stale bool, fault *web.Problem) {
 	wait := p.Wait
 	p.Wait = 0
 	got, err := rq.Core.Consumers.Pull(rq.Ending, topic, p)
 	if err != nil {
-		return nil, web.Fault(err)
+		return nil, false, web.Fault(err)
 	}
 	if len(got) > 0 || wait == 0 {
-		return got, nil
+		return got, false, nil
 	}
 	token, fault := rq.Polls.Take(rq.Who)
 	if fault != nil {
-		return nil, fault
+		return nil, false, fault
 	}
 	defer rq.Polls.Give(token)
 	p.Wait = wait
@@ -94,16 +94,20 @@ func pull(rq *web.Request, topic timer.TopicID, p backend.Pull) ([]backend.Pulle
 		ctx, stop = c.WhileConnected(ctx)
 		defer stop()
 	}
-	if got, err = rq.Core.Consumers.Pull(ctx, topic, p); err != nil {
-		return nil, web.Fault(err)
-	}
+	got, err = rq.Core.Consumers.Pull(ctx, topic, p)
 	if fault := rq.Recheck(); fault != nil {
 		if len(got) > 0 {
 			rq.Core.Consumers.Return(rq.Base, topic, got)
 		}
-		return nil, fault
+		return nil, false, fault
 	}
-	return got, nil
+	switch {
+	case errors.Is(err, timer.ErrNoTopic):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, web.Fault(err)
+	}
+	return got, false, nil
 }
 
 // deliverable are the timers that a client that is still there gets. Leases of one that is not, or
