@@ -304,6 +304,12 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 // replaced or patched stays held.
 func (t *Table) pause(c *encoding.Command) timer.Result {
 	h, s, v, code := t.changeable(c, c.Seq)
+	if code == timer.NotFound && c.Seq != 0 {
+		// It has ended. The id may name the next of its series, about which a bulk change decides.
+		if next := t.Named(c.Topic, c.ID, 0); next != 0 && !t.slots.At(next).State().Over() {
+			h, code = next, timer.VersionMismatch
+		}
+	}
 	if code != 0 {
 		return timer.Result{Code: code, Handle: h}
 	}

@@ -161,3 +161,26 @@ func TestRepetitionsChangeNothing(t *testing.T) {
 		t.Errorf("a cancel of a running call: %+v, then %+v", one, two)
 	}
 }
+
+// TestPauseOfAnOccurrenceThatHasEnded: it is answered with the next one of its series, so that a
+// bulk pause does not miss that.
+func TestPauseOfAnOccurrenceThatHasEnded(t *testing.T) {
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now, Repeat: &timer.Repeat{EveryMs: 1000}}})
+	first := d.table.Read(1, "a")
+	d.lease()
+	d.end(Outcome{Kind: Ack, AgainMs: d.now + 1000})
+	for _, c := range []timer.Command{
+		{Kind: timer.Pause, Seq: first.Seq, IfMatch: first.Version},
+		{Kind: timer.Resume, Seq: first.Seq, IfMatch: first.Version},
+	} {
+		got := d.command(c)
+		if got.Code != timer.VersionMismatch || got.Timer == nil || got.Timer.Seq == first.Seq || got.Timer.DueMs != d.now+1000 {
+			t.Errorf("%v: code %d, %+v", c.Kind, got.Code, got.Timer)
+		}
+	}
+	d.command(timer.Command{Kind: timer.Cancel})
+	if got := d.command(timer.Command{Kind: timer.Pause, Seq: first.Seq}); got.Code != timer.NotFound {
+		t.Errorf("with nothing that has not ended: code %d", got.Code)
+	}
+}
