@@ -287,16 +287,14 @@ func (t *Topics) unsealed(keys *secret.Keys, most int) []*timer.Topic {
 // sealedBy finds topics with a secret that was sealed by one of some keys, "" for one in the clear:
 // at most so many, in order of id. It walks the topics only if the counts show that there are any.
 func (t *Topics) sealedBy(some func(key string) bool, most int) (list []*timer.Topic) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.sealed)), some) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(t.SealedBy())), some) {
 		return nil
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
+	for v := range t.each() {
 		if len(list) == most {
 			break
 		}
-		v, found := t.byID[id], false
+		found := false
 		eachSecret(&v.Policy, func(_ string, kept *string) { found = found || some(secret.KeyOf(*kept)) })
 		if found {
 			list = append(list, v)

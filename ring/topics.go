@@ -2,6 +2,7 @@ package ring
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -235,10 +236,20 @@ func (t *Topics) replace(set topicSet) {
 // LongestHistory is the longest time for which any topic keeps its ended timers, in ms; false when
 // there is no topic.
 func (t *Topics) LongestHistory() (ms int64, any bool) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, topic := range t.byID {
+	for topic := range t.each() {
 		ms, any = max(ms, topic.Policy.HistoryMs), true
 	}
 	return ms, any
+}
+
+// each is all topics in order of id, as they were when it was called. Nobody waits for the walk.
+func (t *Topics) each() iter.Seq[*timer.Topic] {
+	t.mu.RLock()
+	walk := topicWalk{list: t.list}
+	t.mu.RUnlock()
+	return func(yield func(*timer.Topic) bool) {
+		for v := walk.next(); v != nil && yield(v); {
+			v = walk.next()
+		}
+	}
 }
