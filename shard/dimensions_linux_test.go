@@ -330,6 +330,30 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			h.called(n)
 			return max(longest, h.leadsAgain()) // while each has a queue
 		}},
+		// A scrape counts what waits, a slice in each turn. Each topic has a receiver that is down.
+		growth.Dimension{Name: "topics at a scrape", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, 0, nil, nil)
+			for i := range n {
+				h.topic(timer.TopicID(i+1), nil)
+				h.hostHarness.calls.dest(receiverOf(i + 1)).retryIn = time.Hour
+			}
+			h.topicsChanged()
+			h.many(n, func(i int) timer.Command {
+				return timer.Command{Kind: timer.Add, Topic: timer.TopicID(i + 1), ID: "x", Spec: &timer.Spec{DueMs: h.due}}
+			})
+			longest := h.comesDue()
+			var waiting timer.Waiting
+			overdue, at := int64(0), 0
+			longest = max(longest, growth.LongestStep(t, func() bool {
+				same := at
+				h.scheduler().View.Overdue(&same, func(_ timer.TopicID, timers, _ int64) { overdue += timers })
+				return !h.scheduler().View.Waiting(&at, &waiting)
+			}, func() {}))
+			if sum := waiting[timer.WaitBreaker]; sum != int64(n) || overdue != sum {
+				t.Errorf("%d wait for a breaker, %d are overdue, want %d", sum, overdue, n)
+			}
+			return longest
+		}},
 		growth.Dimension{Name: "series of one instant", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(_ int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{EveryMs: 60_000} })
 			return h.called(n)

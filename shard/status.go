@@ -200,9 +200,10 @@ func (h *Host) Stats() Stats {
 		}
 	})
 	walkLeaders(h, func(l *timerShard, at *int) bool {
-		return l.scheduler.View.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+		same := *at
+		l.scheduler.View.Overdue(&same, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+		return l.scheduler.View.Waiting(at, &s.Waiting)
 	})
-	walkLeaders(h, func(l *timerShard, at *int) bool { return l.scheduler.View.Waiting(at, &s.Waiting) })
 	return s
 }
 
@@ -216,35 +217,27 @@ func (r *replica) stats(s *Stats) {
 	r.machine.stats(s)
 }
 
-// walkLeaders has the workers look at the shards that this node leads, a slice of one of them in
-// each event, so that their turns stay short. look continues at the cursor, and reports whether the
-// shard is done. It runs on one worker at a time.
+// walkLeaders looks at the shards that this node leads, a slice of one of them in each event, so
+// that turns stay short. look continues at the cursor, and reports whether the shard is done. It runs
+// on one worker after the other: no worker waits for another.
 func walkLeaders[Cursor any](h *Host, look func(s *timerShard, at *Cursor) (done bool)) {
-	type place struct {
-		shard int
-		at    Cursor
-	}
-	var mu sync.Mutex
-	places := map[*worker]*place{}
-	for more := true; more; {
-		more = false
-		h.onWorkers(func(w *worker) {
-			mu.Lock()
-			defer mu.Unlock()
-			p := places[w]
-			if p == nil {
-				p = &place{}
-				places[w] = p
-			}
-			for p.shard < len(w.shards) {
-				s := w.shards[p.shard]
-				if s.scheduler.Leads() && !look(s, &p.at) {
-					more = true
-					return
+	for _, w := range h.workers {
+		var at Cursor
+		shard := 0
+		for more := true; more; {
+			err := h.onWorker(w, func(w *worker) {
+				for more = false; shard < len(w.shards); shard++ {
+					s := w.shards[shard]
+					if more = s.scheduler.Leads() && !look(s, &at); more {
+						return
+					}
+					at = *new(Cursor)
 				}
-				*p = place{shard: p.shard + 1}
+			})
+			if err != nil { // it has stopped
+				break
 			}
-		})
+		}
 	}
 }
 

@@ -118,60 +118,67 @@ func sumOf(a, b *shard.Fired) (sum shard.Fired) {
 	return sum
 }
 
-// choose ranks the topics and returns those to show.
-func (ts *Topics) choose(state *ring.State, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
-	if ts.ranks == nil {
-		ts.ranks = map[timer.TopicID]*topicRank{}
+func attempts(f *shard.Fired) (n float64) {
+	for _, results := range f {
+		n += float64(results)
 	}
+	return n
+}
+
+// choose ranks the topics and returns those to show. All that wait may be many: each is weighed once,
+// and what is kept is kept of the first alone.
+func (ts *Topics) choose(state *ring.State, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
 	decay := math.Exp2(-now.Sub(ts.at).Seconds() / topicHalfLife.Seconds())
 	ts.at = now
-	for _, r := range ts.ranks {
+	type candidate struct {
+		id   timer.TopicID
+		busy float64
+	}
+	list := make([]candidate, 0, len(ts.ranks)+len(activity.Topics)+ts.most)
+	for id, r := range ts.ranks {
 		r.score *= decay
+		busy := 0.0
+		if a := activity.Topics[id]; a != nil {
+			r.score += attempts(&a.Fired)
+			busy = float64(a.Overdue)
+		}
+		if busy += r.score; r.shown {
+			busy = 2*busy + 1
+		}
+		list = append(list, candidate{id, busy})
 	}
 	for id, a := range activity.Topics {
-		r := ts.rank(id)
-		for _, n := range a.Fired {
-			r.score += float64(n)
+		if ts.ranks[id] == nil {
+			list = append(list, candidate{id, attempts(&a.Fired) + float64(a.Overdue)})
 		}
 	}
 	for _, t := range state.Topics.List("", ts.most) { // where there are few, all of them
-		ts.rank(t.ID)
-	}
-	list := make([]timer.TopicID, 0, len(ts.ranks))
-	for id, r := range ts.ranks {
-		if t, ok := state.Topic(id); ok {
-			r.name = t.Name
-			list = append(list, id)
-			continue
-		}
-		delete(ts.ranks, id) // its topic is gone
-	}
-	busy := func(id timer.TopicID) float64 {
-		r, score := ts.ranks[id], 0.0
-		if a := activity.Topics[id]; a != nil {
-			score = float64(a.Overdue)
-		}
-		if score += r.score; r.shown {
-			score = 2*score + 1
-		}
-		return score
-	}
-	slices.SortFunc(list, func(a, b timer.TopicID) int { return cmp.Or(cmp.Compare(busy(b), busy(a)), cmp.Compare(a, b)) })
-	for i, id := range list {
-		if ts.ranks[id].shown = i < ts.most; i >= rankedTopics {
-			delete(ts.ranks, id)
+		if ts.ranks[t.ID] == nil && activity.Topics[t.ID] == nil {
+			list = append(list, candidate{id: t.ID})
 		}
 	}
-	return list[:min(len(list), ts.most)]
-}
-
-func (ts *Topics) rank(id timer.TopicID) *topicRank {
-	r := ts.ranks[id]
-	if r == nil {
-		r = &topicRank{}
-		ts.ranks[id] = r
+	slices.SortFunc(list, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.busy, a.busy), cmp.Compare(a.id, b.id)) })
+	ranks := make(map[timer.TopicID]*topicRank, min(len(list), rankedTopics))
+	for i := 0; i < len(list) && len(ranks) < rankedTopics; i++ {
+		id := list[i].id
+		t, ok := state.Topic(id)
+		if !ok {
+			continue // it is gone
+		}
+		r := ts.ranks[id]
+		if r == nil {
+			r = &topicRank{}
+			if a := activity.Topics[id]; a != nil {
+				r.score = attempts(&a.Fired)
+			}
+		}
+		if r.name, r.shown = t.Name, len(shown) < ts.most; r.shown {
+			shown = append(shown, id)
+		}
+		ranks[id] = r
 	}
-	return r
+	ts.ranks = ranks
+	return shown
 }
 
 // WithoutTopics leaves out the metrics whose series name topics, or the receivers of their timers.

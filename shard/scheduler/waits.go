@@ -221,6 +221,9 @@ func (d *destinations) firstMs(state queueState) int64 {
 // has been on its way for unexplainedMs. Cost: O(1).
 func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	left := q.dueOrder.Len()
+	if left == 0 {
+		return // most of many topics have nothing due
+	}
 	count := func(cause timer.WaitCause, n int) {
 		sum[cause] += int64(n)
 		left -= n

@@ -75,11 +75,11 @@ func (d *destination) stat() DestinationStat {
 func (p *Pool) State(k address.Key) delivery.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := delivery.State{Name: k.String()}
 	d := p.destinations[k.Unscoped()]
 	if d == nil {
-		return s
+		return delivery.State{Name: k.String()}
 	}
+	s := delivery.State{Name: d.label}
 	g := cmp.Or(d.gates[k.Scope], d.gates[""]) // that of no scope where there were too many
 	if g == nil {
 		return s
