@@ -295,7 +295,7 @@ func TestClosedTopic(t *testing.T) {
 	if got := d.command(timer.Command{Kind: timer.Add}); got.Code != timer.Created {
 		t.Errorf("after the tombstone: code %d", got.Code)
 	}
-	if ids := d.table.TopicIDs(); len(ids) != 2 || ids[0] != 1 || ids[1] != 2 {
+	if ids := d.table.TopicRows().IDs(); len(ids) != 2 || ids[0] != 1 || ids[1] != 2 {
 		t.Errorf("topics %v", ids)
 	}
 }

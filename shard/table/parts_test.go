@@ -128,13 +128,13 @@ func TestTopics(t *testing.T) {
 		t.Fatalf("rows %d and %d of one topic", row, again)
 	}
 	p.count(row, timer.Scheduled, +2)
-	if p.Counts(5).Scheduled != 2 || p.Totals().Scheduled != 2 || len(p.TopicIDs()) != 1 {
-		t.Errorf("%+v of %+v in %v", p.Counts(5), p.Totals(), p.TopicIDs())
+	if p.Counts(5).Scheduled != 2 || p.Totals().Scheduled != 2 || len(p.TopicRows().IDs()) != 1 {
+		t.Errorf("%+v of %+v in %v", p.Counts(5), p.Totals(), p.TopicRows().IDs())
 	}
 	p.count(row, timer.Scheduled, -2)
 	p.release(row)
 	p.release(row)
-	if other := p.retain(6); other != row || p.Counts(6) != (timer.Counts{}) || len(p.TopicIDs()) != 1 || p.TopicIDs()[0] != 6 {
-		t.Errorf("row %d, then %d: %+v in %v", row, other, p.Counts(6), p.TopicIDs())
+	if other := p.retain(6); other != row || p.Counts(6) != (timer.Counts{}) || len(p.TopicRows().IDs()) != 1 || p.TopicRows().IDs()[0] != 6 {
+		t.Errorf("row %d, then %d: %+v in %v", row, other, p.Counts(6), p.TopicRows().IDs())
 	}
 }

@@ -91,7 +91,7 @@ func (rs *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 // dropClosed drops the timers of topics that no longer exist, and reopens the closed topics that
 // do.
 func (rs *Restore) dropClosed(t *Table) {
-	for _, id := range t.TopicIDs() {
+	for _, id := range t.TopicRows().IDs() {
 		if _, ok := rs.Topics.Topic(id); !ok {
 			t.dropTopic(t.topics.rowOf[id], 0, 0)
 		}

@@ -44,7 +44,7 @@ func TestRestoreTable(t *testing.T) {
 		before := drawnTable(t, seed, 120)
 		saved := image(before)
 		for _, mode := range []Overdue{HoldOverdue, FireOverdue, DropOverdue} {
-			o := Restore{Owner: 77 << 24, NowMs: before.ClockMs() + 3_000, Overdue: mode, Topics: restoreTopics(before.TopicIDs()...)}
+			o := Restore{Owner: 77 << 24, NowMs: before.ClockMs() + 3_000, Overdue: mode, Topics: restoreTopics(before.TopicRows().IDs()...)}
 			after, err := o.Table(7, bytes.NewReader(saved))
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +171,7 @@ func TestRestoreDropsWhatWasDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if restored.Read(1, "a") != nil || restored.Read(2, "a") == nil || restored.Closed(3) || o.Scheduled != 1 {
-		t.Errorf("topics %v, closed %t, scheduled %d", restored.TopicIDs(), restored.Closed(3), o.Scheduled)
+		t.Errorf("topics %v, closed %t, scheduled %d", restored.TopicRows().IDs(), restored.Closed(3), o.Scheduled)
 	}
 }
 

@@ -89,16 +89,16 @@ func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
 	return timer.Counts{Scheduled: n[timer.Scheduled], Leased: n[timer.Leased], Done: n[timer.Done], Dead: n[timer.Dead]}
 }
 
-// TopicIDs returns the topics that have timers here, in ascending order.
-func (t *topics) TopicIDs() []timer.TopicID { return slices.Sorted(maps.Keys(t.rowOf)) }
-
-// TopicRows are the topics that have timers here, for walks over them in slices.
+// TopicRows are the topics that have timers here.
 func (t *topics) TopicRows() TopicRows { return TopicRows{t} }
 
 // TopicRows are rows with a topic each. Those of topics that are gone are vacant.
 type TopicRows struct{ of *topics }
 
-// Len is the number of rows.
+// IDs returns the topics in ascending order.
+func (r TopicRows) IDs() []timer.TopicID { return slices.Sorted(maps.Keys(r.of.rowOf)) }
+
+// Len is the number of rows, for walks over them in slices.
 func (r TopicRows) Len() int { return len(r.of.rows) }
 
 // At returns the topic of a row; 0 if it is vacant.
