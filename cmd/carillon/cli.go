@@ -236,12 +236,28 @@ func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
 }
 
 // AfterApply refuses a 0 in place of a number. It expands ~ in --data, as restore does: a shell leaves
-// --data=~/timers as it is, and the node would found a cluster in a folder called ~.
+// --data=~/timers as it is, and the node would found a cluster in a folder called ~. Names of files
+// become whole paths, so that an error of one shows in which directory it was looked for.
 func (s *serveCmd) AfterApply(ctx *kong.Context) error {
 	if strings.HasPrefix(s.DataDir, "~/") {
 		s.DataDir = kong.ExpandPath(s.DataDir)
 	}
+	for _, file := range []*string{
+		&s.AuthFile, &s.HTTPCert, &s.HTTPKey, &s.HTTPClientCA, &s.GossipKeyFile, &s.SecretsKeyFile, &s.PeerCert, &s.PeerKey, &s.PeerCA,
+	} {
+		if *file != "" {
+			*file = kong.ExpandPath(*file)
+		}
+	}
 	return refuseZero(ctx)
+}
+
+// AfterApply refuses a status of 0, which would be taken for none given.
+func (c *sinkCmd) AfterApply() error {
+	if c.Status == 0 {
+		return terminal.Usagef("--status: 0 is not within 200 to 599")
+	}
+	return nil
 }
 
 // refuseZero refuses a 0 in place of a number that has another default, or of one of those named:

@@ -167,6 +167,28 @@ func TestDataInTheHomeDirectory(t *testing.T) {
 	}
 }
 
+// TestFilesAreWholePaths: a relative one is of the working directory, also in a configuration file
+// elsewhere, and an error shows which that is. None stays none.
+func TestFilesAreWholePaths(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "carillon.yaml")
+	if err := os.WriteFile(config, []byte("auth_file: tokens.yaml\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, value := parserFor(t, "--config="+config, "--http-cert=", "--secrets-key=/etc/secrets.key")
+	for flag, want := range map[string]string{"auth-file": filepath.Join(here, "tokens.yaml"), "http-cert": "", "peer-ca": "", "secrets-key": "/etc/secrets.key"} {
+		if value(flag) != want {
+			t.Errorf("%s: got %v, want %s", flag, value(flag), want)
+		}
+	}
+	if got := carillon(t, "", nil, "serve", "--config", config, "--data", t.TempDir()); got.code != exitUsage || !strings.Contains(got.err, "open /") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // An empty variable is none, whatever the setting: the file's value counts, or else the default. So
 // are those of ctl.
 func TestEmptyVariableIsNone(t *testing.T) {
