@@ -43,6 +43,9 @@ func (c *walVerifyCmd) Run(term *terminal.Terminal) error {
 	if report.Streams == 0 && report.Snapshots == 0 {
 		return fmt.Errorf("there is no log and no snapshot in %s; is this the data directory?", c.Dir)
 	}
+	if report.Frames == 0 && report.Snapshots == 0 {
+		return fmt.Errorf("the log in %s is empty, and there is no snapshot: if a node has served from it, its timers are gone; keep a copy of the directory before anything else", c.Dir)
+	}
 	fmt.Fprintf(term.Out, "good: %d streams, %d generations, %d frames, %d records, %d snapshots, %d bytes\n",
 		report.Streams, report.Generations, report.Frames, report.Records, report.Snapshots, report.Bytes)
 	return nil

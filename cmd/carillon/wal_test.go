@@ -6,6 +6,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"carillon/internal/vfs"
+	"carillon/wal"
 )
 
 // The log of a node that ran is good; one flipped bit in it is found, named with file and offset,
@@ -61,6 +64,24 @@ func TestWalVerifyOfNothingFails(t *testing.T) {
 	}
 	none := filepath.Join(t.TempDir(), "none")
 	if got := carillon(t, "", nil, "wal", "verify", none); got.code != exitFailure || !strings.HasSuffix(got.err, "none: no such file or directory; is this the data directory?\n") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestWalVerifyOfAnEmptyLogFails: each file is as it should be, and all that was in them is gone.
+func TestWalVerifyOfAnEmptyLogFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "wal", "0")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log, err := wal.Open(vfs.OS{}, dir, wal.Options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := carillon(t, "", nil, "wal", "verify", dir); got.code != exitFailure || !strings.Contains(got.err, "is empty, and there is no snapshot") {
 		t.Errorf("got %+v", got)
 	}
 }
