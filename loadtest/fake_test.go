@@ -67,6 +67,7 @@ const (
 // fake is a small, single-node, forgetful implementation of the HTTP API whose
 // faults can be chosen timer by timer.
 type fake struct {
+	paused bool // the topic loadtest
 	pipes  *pipes
 	server *http.Server
 	// its listeners' goroutines
@@ -178,6 +179,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/healthz":
 		_, _ = io.WriteString(w, `{"status":"ok","version":"v-fake"}`)
+		return
+	case "/v1/topics":
+		_, _ = fmt.Fprintf(w, `{"topics":[{"topic":"other","paused":true},{"topic":"loadtest","paused":%t}]}`, f.paused)
 		return
 	case "/metrics": // 4 more fsyncs at each look, all between 1 and 2 ms
 		n := 4 * f.looks.Add(1)

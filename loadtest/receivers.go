@@ -173,26 +173,39 @@ func (r *run) drainReceivers(ctx context.Context) {
 // countEarlier counts the timers that are in the run's topics before it adds any.
 func (r *run) countEarlier(ctx context.Context) {
 	if r.receivers != nil {
-		r.earlier = max(r.stillDue(ctx), 0)
+		due, dead := r.count(ctx)
+		r.earlier, r.earlierDead = max(due, 0), dead
 	}
 }
 
 // stillDue is how many timers of the run's topics have not ended, without earlier ones; −1: not
-// known.
-func (r *run) stillDue(ctx context.Context) (n int64) {
+// known. Those of receivers that refuse or hang are dead letters by then.
+func (r *run) stillDue(ctx context.Context) int64 {
+	due, dead := r.count(ctx)
+	if due < 0 {
+		return -1
+	}
+	r.tally.dead.Store(max(dead-r.earlierDead, 0))
+	return max(due-r.earlier, 0)
+}
+
+// count is how many timers of the run's topics have not ended, and how many are dead letters; −1:
+// not known.
+func (r *run) count(ctx context.Context) (due, dead int64) {
 	for topic := range r.names.topics {
 		body, err := r.api.Do(ctx, client.Request{Method: "GET", Path: client.Path("topics", string(r.names.appendTopic(nil, topic)))})
 		var answer struct {
 			Counts struct {
-				Scheduled, Leased int64
+				Scheduled, Leased, Dead int64
 			}
 		}
 		if err != nil || json.Unmarshal(body, &answer) != nil {
-			return -1
+			return -1, 0
 		}
-		n += answer.Counts.Scheduled + answer.Counts.Leased
+		due += answer.Counts.Scheduled + answer.Counts.Leased
+		dead += answer.Counts.Dead
 	}
-	return max(n-r.earlier, 0)
+	return due, dead
 }
 
 // ofReceivers are the findings; nil: the run had one receiver.

@@ -81,9 +81,9 @@ func TestReceiversAskedForWrongly(t *testing.T) {
 // TestEarlierTimersAreNotAwaited: timers that an earlier run has kept in the topic are not due, and
 // a run does not wait for them.
 func TestEarlierTimersAreNotAwaited(t *testing.T) {
-	scheduled := 5
+	scheduled, dead := 5, 2
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"counts":{"scheduled":%d,"leased":0}}`, scheduled)
+		fmt.Fprintf(w, `{"counts":{"scheduled":%d,"leased":0,"dead":%d}}`, scheduled, dead)
 	}))
 	defer server.Close()
 	config := Config{URL: []string{server.URL}, Mode: ModeFire, SameInstant: true, Receivers: 3}.withDefaults()
@@ -92,7 +92,7 @@ func TestEarlierTimersAreNotAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	r := &run{config: config, names: newNames(config, "run"), api: api, receivers: &receivers{count: 3}}
+	r := &run{config: config, names: newNames(config, "run"), api: api, receivers: &receivers{count: 3}, tally: newTally(0)}
 	r.countEarlier(t.Context())
 	scheduled = 8
 	if n := r.stillDue(t.Context()); n != 3 {
@@ -101,5 +101,9 @@ func TestEarlierTimersAreNotAwaited(t *testing.T) {
 	scheduled = 5
 	if n := r.stillDue(t.Context()); n != 0 {
 		t.Errorf("%d timers are awaited that an earlier run has kept", n)
+	}
+	dead = 5
+	if r.stillDue(t.Context()); r.tally.dead.Load() != 3 {
+		t.Errorf("%d dead letters, want the 3 of this run", r.tally.dead.Load())
 	}
 }

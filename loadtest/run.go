@@ -42,9 +42,11 @@ type run struct {
 	api       *client.Client
 	other     *other
 	earlier   int64 // timers in its topics before it began
-	drained   time.Duration
-	undrained int64
-	end       atomic.Pointer[time.Time] // when nothing was due any more; nil before
+
+	earlierDead int64 // dead letters in them
+	drained     time.Duration
+	undrained   int64
+	end         atomic.Pointer[time.Time] // when nothing was due any more; nil before
 }
 
 // Run plays the configured mode, prints progress to errOut and the table to
@@ -97,6 +99,9 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	r.ledger = newLedger(r.start.UnixMilli())
 	r.tally = newTally(r.start.UnixMilli())
 	r.names = newNames(config, runID())
+	if name := r.paused(ctx); name != "" && config.Mode != ModeAdd {
+		return Report{}, fmt.Errorf("loadtest: topic %s is paused: its timers would wait; carillon ctl topics resume %s, or name another with --topic", name, name)
+	}
 	r.watch = newWatch(r.tally, r.start, errOut, config)
 
 	receiving, stopReceiving := context.WithCancel(context.WithoutCancel(ctx))

@@ -64,6 +64,23 @@ func play(t *testing.T, f *fake, c Config) (Report, string) {
 	return report, out.String()
 }
 
+// TestPausedTopic: its timers would wait, and be called lost. An add that is not to be called may
+// be measured there.
+func TestPausedTopic(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake(t, nil)
+		f.paused = true
+		config := quick(f, Config{Mode: ModeFire, Timers: 10})
+		_, err := runOn(t.Context(), f.pipes.network(), config, io.Discard, io.Discard)
+		if want := "loadtest: topic loadtest is paused: its timers would wait; carillon ctl topics resume loadtest, or name another with --topic"; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if r, out := play(t, f, Config{Mode: ModeAdd, Timers: 10, Delay: "1h"}); r.Added != 10 || len(r.Failures()) > 0 {
+			t.Error(out)
+		}
+	})
+}
+
 func TestFaultsAreCaught(t *testing.T) {
 	type counts struct {
 		lost, early, duplicate, cancelledFired, stale, wrong, unexpected, unknown, retries, fired int64

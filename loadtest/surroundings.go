@@ -53,6 +53,31 @@ func (r *run) lookAround(ctx context.Context) Surroundings {
 	return s
 }
 
+// paused is a topic of the run that is paused; "": none is, as far as the token may see.
+func (r *run) paused(ctx context.Context) (name string) {
+	ours := map[string]bool{}
+	for topic := range r.names.topics {
+		ours[string(r.names.appendTopic(nil, topic))] = true
+	}
+	r.askEach(ctx, "/v1/topics?limit=1000&prefix="+r.config.Topic, func(body []byte) {
+		var list struct {
+			Topics []struct {
+				Topic  string
+				Paused bool
+			}
+		}
+		if json.Unmarshal(body, &list) != nil {
+			return
+		}
+		for _, t := range list.Topics {
+			if t.Paused && ours[t.Topic] {
+				name = t.Topic
+			}
+		}
+	})
+	return name
+}
+
 // askEach gives the answers of the servers that give one.
 func (r *run) askEach(ctx context.Context, path string, take func(body []byte)) {
 	transport := &http.Transport{DialContext: r.network.dial, TLSClientConfig: r.tls.Clone(), DisableKeepAlives: true}
