@@ -240,7 +240,7 @@ var (
 	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, of callbacks of timers in the shards this node leads, and the cluster's own.", []string{"of", "key"}, nil)
 	lockedDesc  = prometheus.NewDesc("carillon_topic_locked", "1 for a topic whose calls wait, since its secrets were sealed with a key that this node lacks; the first hundred.", []string{"topic"}, nil)
 	refusedDesc = prometheus.NewDesc("carillon_adds_refused_total", "Adds, and other changes that need room, that this node's shards refused.", []string{"reason"}, nil)
-	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open: the next call decides; 2 open, or that call is under way.", []string{"destination"}, nil)
+	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
 )
 
 // maxBreakerSeries bounds the cardinality; those that are not closed come first.
@@ -301,14 +301,10 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 // the same series twice would fail the whole answer.
 func (g *gauges) breakers(show func(destination string, state delivery.BreakerState)) {
 	left := maxBreakerSeries
-	g.Pool.Destinations(func(s callback.DestinationStat) {
-		if left == 0 {
-			return
+	g.Pool.Breakers(func(destination string, state delivery.BreakerState) {
+		if left > 0 {
+			left--
+			show(destination, state)
 		}
-		left--
-		if s.Breaker == delivery.BreakerHalfOpen && s.Permits > 0 {
-			s.Breaker = delivery.BreakerOpen // until that call ends, which may take long
-		}
-		show(s.Destination, s.Breaker)
 	})
 }
