@@ -914,3 +914,27 @@ func TestConsoleExplainsNames(t *testing.T) {
 	b.click("Create")
 	b.sees("Topic good-name created.")
 }
+
+// TestConsoleKeepsTheFocus: by keyboard alone, one is where one was when a form ends, however it ends.
+func TestConsoleKeepsTheFocus(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	newClient(p).must(t, 201, "PUT", "/v1/topics/orders", `{"callback":{"url":"http://127.0.0.1:9/"}}`)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/topics/orders")
+	b.sees("Add timer")
+	for _, end := range []string{"", "Cancel", "Add"} {
+		b.eval(foundText("button", "Add timer")+".focus()", nil)
+		b.enter()
+		b.awaitTrue("the form has the focus", "document.activeElement.closest('dialog')")
+		if end == "" {
+			b.key("Escape", 27)
+		} else {
+			b.eval(fmt.Sprintf("[...document.querySelectorAll('dialog button')].find((e) => e.innerText === %s).focus()", quoted(end)), nil)
+			b.enter()
+		}
+		b.awaitTrue("the button has the focus after "+end, "!document.querySelector('dialog') && document.activeElement.innerText === 'Add timer'")
+	}
+	b.content()
+}

@@ -114,7 +114,12 @@ export function Dialog(props) {
   const [seen, setSeen] = useState({});
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
-  useLayoutEffect(() => { if (!ref.current.open) ref.current.showModal(); }, []);
+  useLayoutEffect(() => {
+    const before = document.activeElement;
+    if (!ref.current.open) ref.current.showModal();
+    // A dialog that is removed does not give the focus back, as one that is closed does.
+    return () => setTimeout(() => { if (document.activeElement === document.body && before.isConnected) before.focus(); });
+  }, []);
   const run = async (work) => {
     setBusy(true);
     setError(null);
