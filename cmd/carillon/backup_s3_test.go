@@ -92,6 +92,9 @@ func TestBackupToS3(t *testing.T) {
 	if got := carillon(t, "", nil, "restore", "--from", place+".missing", "--data", restored+"2"); got.code != exitFailure || !strings.Contains(got.err, "does not exist") {
 		t.Errorf("of no object: %+v", got)
 	}
+	if got := carillon(t, "", nil, "restore", "--from", "s3://no-bucket/a", "--data", restored+"2"); got.code != exitFailure || !strings.Contains(got.err, "s3://no-bucket/a: the object does not exist, or its bucket does not; nothing") {
+		t.Errorf("of no bucket: %+v", got)
+	}
 }
 
 // TestScheduledBackup: a node puts its first backup into the bucket as soon as it has started, with

@@ -36,6 +36,9 @@ var ErrUnverified = errors.New("the backup may be there, unverified")
 // errReplaced means that another object is under the key by now.
 var errReplaced = errors.New("the object was replaced meanwhile by another")
 
+// errNoObject is what a store's 404 means: to the first question about an object it says no more.
+var errNoObject = errors.New("the object does not exist, or its bucket does not")
+
 // Place is a bucket and a key in it, or the first part of keys.
 type Place struct {
 	client      *minio.Client
@@ -212,6 +215,8 @@ func (o *object) after(err error) error {
 		return err
 	case minio.ToErrorResponse(err).Code == minio.PreconditionFailed:
 		err = errReplaced
+	case minio.ToErrorResponse(err).Code == minio.NoSuchKey:
+		err = errNoObject
 	}
 	return o.place.fault(o.key, o.watch.why(err))
 }
