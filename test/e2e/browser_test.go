@@ -333,7 +333,7 @@ func (b *browser) click(text string) {
 	b.t.Helper()
 	found := foundText("button, a, summary", text)
 	b.awaitTrue(fmt.Sprintf("there is %q to click", text), found)
-	b.eval(found+".click()", nil)
+	b.eval("((e) => { e.focus(); e.click(); })("+found+")", nil) // a pointer gives it the focus, too
 }
 
 // fill types text into the input with this name.

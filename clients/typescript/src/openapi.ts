@@ -543,7 +543,7 @@ export interface paths {
         put?: never;
         /**
          * Lease timers that are ready, or wait for some. An unknown topic is 404, one that is not pulled 409 wrong_delivery. Scope add.
-         * @description A lease that runs out makes its timer ready again at once, and the lease counts as an attempt.
+         * @description A lease that runs out makes its timer ready again at once, and the lease counts as an attempt. A wait ends at once when the topic is deleted (404), or comes to call its receivers (409).
          */
         post: operations["pull"];
         delete?: never;
