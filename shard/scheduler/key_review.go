@@ -229,7 +229,7 @@ func (sv *survey) lookAt(id timer.TopicID) {
 	kq := sv.keys
 	t := kq.topic(id)
 	mode := keyModeOf(t)
-	if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
+	if mode.on() || t != nil && t.Policy.Concurrency > 0 {
 		kq.limits.found[id] = t.Policy.Concurrency > 0
 		if !sv.seeks {
 			sv.seeks = true

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +176,29 @@ func TestLeasesOfANewLeader(t *testing.T) {
 	r.want("{k}1{k}2")
 	r.end(delivery.Outcome{Status: 200})
 	r.want("{k}2{k}3")
+}
+
+// TestKeysGetALimitAfterATakeover: leases of before count, also where the topic's keys had a rate
+// alone as this leader began, and no timer of it was due since.
+func TestKeysGetALimitAfterATakeover(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Rate: rate(100, 100)}, pulled))
+	a := r.add("{k}a", 0)
+	r.turn()
+	if got := r.pull(1, 1); !slices.Equal(got, []timer.Handle{a}) {
+		t.Fatalf("pulled %v", got)
+	}
+	r.End()
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	r.topic(1, perKey(timer.PerKey{Rate: rate(100, 100), Concurrency: 1}, pulled))
+	b := r.add("{k}b", 0)
+	r.pass(time.Second)
+	if got := r.pull(1, 1); len(got) != 0 {
+		t.Errorf("pulled %v while a consumer has another timer of the key", got)
+	}
+	r.waits(b, timer.WaitKey)
 }
 
 // TestLimitsOfKeysChange: leases of before count; with a higher limit more go, without one all.
