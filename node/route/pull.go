@@ -39,8 +39,8 @@ type pull struct {
 
 // Pull takes up to most ready timers of a topic, from the nodes that lead its shards, the first in
 // order first. It waits until there are some, or for as long as wait; then there are none. When the
-// context ends there are none either, and those that it has taken go back. timer.ErrNoTopic: while
-// it waited the topic was deleted, or has come to call its receivers.
+// context ends there are none either, and those that it has taken go back. timer.ErrNoTopic: before
+// the wait, or during it, the topic was deleted, or has come to call its receivers.
 func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]timer.PulledTimer, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
 	b := task.NewBackoff(r.tasks, p.begin)
@@ -53,6 +53,10 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 		notified := false
 		if wait > 0 { // first wait, then look: nothing can become ready in between
 			w = r.waiters.join(topic, most, p.begin, 0)
+			if !r.pulled(topic) { // a change from now on wakes it
+				r.waiters.leave(w)
+				return nil, timer.ErrNoTopic
+			}
 			notified = r.watchTopic(topic)
 		}
 		if ctx.Err() != nil {
@@ -87,9 +91,6 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 		if woken = left > 0 && p.await(ctx, w, left, notified); !woken {
 			r.waiters.passOn(w, false)
 			return nil, nil
-		}
-		if !r.pulled(topic) {
-			return nil, timer.ErrNoTopic
 		}
 	}
 }

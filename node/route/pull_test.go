@@ -215,7 +215,14 @@ func TestWaitEndsWithItsTopic(t *testing.T) {
 				t.Errorf("%s: %v, %v after %v", name, got, err, time.Since(begin))
 			}
 		}
+		begin := time.Now() // the topic is gone since its caller looked it up
+		if _, err := n.Pull(t.Context(), 1, 1, 0, 20*time.Second); !errors.Is(err, timer.ErrNoTopic) || time.Since(begin) != 0 {
+			t.Errorf("before the wait: %v after %v", err, time.Since(begin))
+		}
 		time.Sleep(10 * time.Second)
+		if w := n.waiters; w.count.Load() != 0 || len(w.topics) != 0 {
+			t.Errorf("%d waiters, %d topics are left", w.count.Load(), len(w.topics))
+		}
 	})
 }
 
