@@ -329,6 +329,7 @@ func emptyEntries(from, n, term uint64) (list []*pb.Entry) {
 
 // TestFullShardRefusesAdds: a shard's table has room for so much, whatever memory there is. Beyond it
 // an entry would end every replica: adds are refused before that, and what frees something is not.
+// Answers of receivers that refuse are not kept: the room that is left is for what must be.
 func TestFullShardRefusesAdds(t *testing.T) {
 	r, c := withFakePeers(t, false, func(*Config) {})
 	c.leads()
@@ -340,7 +341,14 @@ func TestFullShardRefusesAdds(t *testing.T) {
 			t.Errorf("command %v: %v", kind, err)
 		}
 	}
+	env := schedulerEnv{shardOf(g)}
+	if !env.Full() {
+		t.Error("answers are kept")
+	}
 	r.pass(2 * tickInterval)
+	if env.Full() {
+		t.Error("with room: answers are not kept")
+	}
 	if err := r.host.admit(g, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a"}); err != nil {
 		t.Errorf("with room: %v", err)
 	}

@@ -270,7 +270,7 @@ func (e schedulerEnv) Confirm(then func(error)) { e.g.confirm(e.g.w.now.Mono+wai
 
 // Full implements scheduler.Env.
 func (e schedulerEnv) Full() bool {
-	return e.g.w.host.needed() > e.g.w.host.cfg.MemoryLimit
+	return e.g.w.host.needed() > e.g.w.host.cfg.MemoryLimit || e.g.public.full.Load()
 }
 
 func (e schedulerEnv) HandingOver() bool { return e.g.transfer.to != 0 || e.g.w.host.draining.Load() }

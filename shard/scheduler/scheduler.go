@@ -326,7 +326,7 @@ type Env interface {
 	Proposed(Item)                // records the purpose of the item just added to the entry
 	Confirm(then func(error))     // asks a majority whether this node still leads
 	HandingOver() bool            // nothing new may begin: the leadership is being transferred, or the node stops
-	Full() bool                   // memory is at its limit: what can be left out is not kept
+	Full() bool                   // memory, or the table, is at its limit: what can be left out is not kept
 	Present() bool                // the node has a replica, so the table keeps up
 	Ended(table.Incarnation) bool // a later process of its node has registered
 	// Fence asks the meta group to record that a process is gone. then runs on the worker; without
