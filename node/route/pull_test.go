@@ -220,6 +220,7 @@ func TestWaitEndsWithItsTopic(t *testing.T) {
 			t.Errorf("before the wait: %v after %v", err, time.Since(begin))
 		}
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if w := n.waiters; w.count.Load() != 0 || len(w.topics) != 0 {
 			t.Errorf("%d waiters, %d topics are left", w.count.Load(), len(w.topics))
 		}
