@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci processes beside raced models check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci processes beside turns raced models check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -79,6 +79,10 @@ ALONE := ^Test(CrashMatrixOfOneNode|DamageAtRestOfEveryFile|NewTopicIsKnownEvery
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout 20m
 
+# Tests that hold the longest turn against a bound run alone, last: beside others they measure who else had the processor and its caches, and try
+# again and again.
+TURNS := ^TestLongestTurn
+
 # Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side. Flags stand before
 # packages: go test takes a package behind a flag for an argument of the test.
 SIDE_BY_SIDE := -parallel 4
@@ -95,6 +99,7 @@ test: ## the short tests of each package, 20 simulated runs (two and a half minu
 # Tests of processes mostly wait, so that all else runs beside them, at the lowest priority: first what uses no disk, beside those that measure times.
 ci: ## everything that must hold at each landing: checks, all tests at full length, under the race detector where it can find something, 500 simulated runs, each fuzz target (twelve minutes on two free cores)
 	$(MAKE) -j 2 processes beside
+	$(MAKE) turns
 
 processes:
 	$(GOTEST) -vet off $(SIDE_BY_SIDE) ./test/e2e ./cmd/carillon
@@ -110,9 +115,12 @@ raced: ## the tests of what has goroutines, under the race detector
 	$(GOTEST) -vet off $(RACE) -short -skip '$(STEPPED)' $(MODELS)
 	$(GOTEST) -vet off $(RACE) -skip '$(ALONE)' $(WAITING) $(RACED)
 
+turns:
+	$(GOTEST) -vet off -run '$(TURNS)' ./shard
+
 models: ## what one goroutine does: 500 simulated runs, shard, ring and wal at full length, and packages without goroutines
 	$(GOTEST) -vet off -run '^TestSeeds$$' ./test/sim -sim.seeds=500
-	$(GOTEST) -vet off -skip '^TestSeeds$$' ./test/sim $(MODELS) $(PLAIN)
+	$(GOTEST) -vet off -skip '^TestSeeds$$|$(TURNS)' ./test/sim $(MODELS) $(PLAIN)
 	$(GOTEST) -vet off -run '$(ALONE)|^TestCost' ./node ./transport/api # the race detector would be measured, too
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities

@@ -202,9 +202,10 @@ var errFull = fmt.Errorf("%w: the timer's shard holds as much as one can; more s
 func (r *replica) watchFull() {
 	s, ok := r.machine.(*timerShard)
 	full := ok && s.table.Full()
-	if r.public.full.Swap(full) == full {
+	if r.public.full.Load() == full {
 		return
 	}
+	r.public.full.Store(full)
 	if full {
 		r.w.host.cfg.Logger.Error("adds to a shard are refused: it holds as much as one can. More shards make room: carillon ctl shards", "shard", uint32(r.shard), "bytes", r.public.bytes.Load())
 	} else {

@@ -344,10 +344,12 @@ func (w *worker) tick() {
 	w.alone, w.held.pressure = true, w.host.pressure()
 	low, fault := w.host.LowDisks(), ""
 	for i, r := range w.groups {
-		state := r.machine.bytes()
+		if !many || (int(w.lastTick/tickInterval)+i)%2 == 0 { // the others: in the next turn
+			r.public.bytes.Store(r.machine.bytes())
+			r.watchFull()
+		}
+		state := r.public.bytes.Load()
 		memory, largest = memory+state, max(largest, state)
-		r.public.bytes.Store(state)
-		r.watchFull()
 		r.updateLowDisks(low)
 		if fault == "" {
 			fault = r.fault()
