@@ -11,6 +11,7 @@ import (
 
 	"carillon/shard/raftlog"
 	"carillon/shard/snapshot"
+	"carillon/test/memfs"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -45,6 +46,36 @@ func (h *hostHarness) hangingSnapshot() *snapshotRun {
 	run := &snapshotRun{group: g, feed: snapshot.NewFeed(shardOf(g).table.BeginSnapshot(), 0, func() {})}
 	g.w.snapshot = run
 	return run
+}
+
+// TestMemoryOfManyShardsCounts: of many shards each one is counted within two ticks, also by a worker
+// whose turns are late, and as far apart as two ticks.
+func TestMemoryOfManyShardsCounts(t *testing.T) {
+	h := makeHarness(t, memfs.New(), nil)
+	h.change = func(c *Config) { c.Shards = 2*manyGroups + 2 }
+	h.mustOpen()
+	h.pass(time.Second)
+	h.step(20 * tickInterval)
+	h.turn()
+	for _, w := range h.host.workers {
+		for _, g := range w.groups {
+			g.public.bytes.Store(-1)
+		}
+	}
+	for range 2 {
+		h.step(2 * tickInterval)
+		h.turn()
+	}
+	for _, w := range h.host.workers {
+		if len(w.groups) <= manyGroups {
+			t.Fatalf("a worker has %d groups", len(w.groups))
+		}
+		for _, g := range w.groups {
+			if g.public.bytes.Load() < 0 {
+				t.Fatalf("shard %d was not counted in two ticks", g.shard)
+			}
+		}
+	}
 }
 
 // TestMemoryOfASnapshotCounts: memory copied by changes during a slow snapshot counts against the

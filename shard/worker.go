@@ -341,10 +341,10 @@ func (w *worker) tick() {
 	w.lastTick += n * tickInterval
 	ticks := [2]int{raftTicks(last, w.lastTick), raftTicks(last+tickInterval, w.lastTick+tickInterval)}
 	memory, replicas, largest := int64(0), int64(0), int64(0)
-	w.alone, w.held.pressure = true, w.host.pressure()
+	w.alone, w.held.pressure, w.held.half = true, w.host.pressure(), 1-w.held.half
 	low, fault := w.host.LowDisks(), ""
 	for i, r := range w.groups {
-		if !many || (int(w.lastTick/tickInterval)+i)%2 == 0 { // the others: in the next turn
+		if !many || i%2 == w.held.half {
 			r.public.bytes.Store(r.machine.bytes())
 			r.watchFull()
 		}
