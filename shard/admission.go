@@ -39,7 +39,7 @@ func (m *Memory) add(o *Memory) {
 // memoryCount is a worker's count of the memory that its groups hold.
 type memoryCount struct {
 	tables   int64 // as of the last tick
-	half     int   // which half of many groups, 0 or 1, was counted in the last tick
+	part     int   // of the worker's groups, which was counted in the last tick; see worker.parts
 	entries  int   // durable entries of the groups' logs
 	reported int64 // sum last reported to the host
 	pressure pressure

@@ -74,14 +74,17 @@ func (s *snapshotWritten) handle(w *worker) {
 }
 
 // tickSnapshots starts the next snapshot that is due. The worker writes one at a time, and groups
-// take turns, so that a group that is always due does not delay the others. It also updates the
-// oldest generation of the log that the groups need.
-func (w *worker) tickSnapshots() {
+// take turns, so that a group that is always due does not delay the others. Of many groups it looks at
+// one part (see parts). It also updates the oldest generation of the log that the groups need.
+func (w *worker) tickSnapshots(parts int) {
 	if w.snapshot != nil {
 		w.feedSnapshot()
 	}
 	for n := 0; n < len(w.groups) && w.snapshot == nil; n++ {
 		at := (w.snapshotTurn + n) % len(w.groups)
+		if at%parts != w.held.part {
+			continue
+		}
 		if w.tickFiles(w.groups[at]); w.snapshot != nil {
 			w.snapshotTurn = at + 1
 		}

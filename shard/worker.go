@@ -21,7 +21,8 @@ const (
 	// electionTicks is the shortest time-out, in raft's ticks, after which a follower stands.
 	electionTicks = 10
 	maxTicks      = 5 // made up after a stall; more would only start elections
-	// manyGroups of a worker tick in two halves, in turn: a turn of all of them would be long.
+	// A worker with more groups than manyGroups has them tick in two parts, in turn; with more than
+	// twice as many in four. A turn of all of them would be long.
 	manyGroups = 512
 	// maxFrames is how many frames of a worker may be on their way to disk before it stops
 	// proposing. Operations that arrive meanwhile gather for the next frame: that is the group
@@ -327,24 +328,26 @@ func (w *worker) mayPropose() bool {
 
 // tick advances raft's ticks by the time that has passed, and does the worker's periodic work.
 func (w *worker) tick() {
-	n := (w.now.Mono - w.lastTick) / tickInterval
+	parts := w.parts()
+	interval := tickEvery(parts)
+	n := (w.now.Mono - w.lastTick) / interval
 	if n <= 0 {
 		return
 	}
 	w.watchSilences()
-	many := len(w.groups) > manyGroups
-	if many { // one half in this turn
-		w.lastTick += max(0, n-maxTicks*raftTick/tickInterval) * tickInterval
+	if parts > 1 { // one of them in this turn
+		w.lastTick += max(0, n-maxTicks*raftTick/interval) * interval
 		n = 1
 	}
 	last := w.lastTick
-	w.lastTick += n * tickInterval
-	ticks := [2]int{raftTicks(last, w.lastTick), raftTicks(last+tickInterval, w.lastTick+tickInterval)}
+	w.lastTick += n * interval
+	w.held.part = (w.held.part + 1) % parts
 	memory, replicas, largest := int64(0), int64(0), int64(0)
-	w.alone, w.held.pressure, w.held.half = true, w.host.pressure(), 1-w.held.half
+	w.alone, w.held.pressure = true, w.host.pressure()
 	low, fault := w.host.LowDisks(), ""
 	for i, r := range w.groups {
-		if !many || i%2 == w.held.half {
+		part := i % parts
+		if part == w.held.part {
 			r.public.bytes.Store(r.machine.bytes())
 			r.watchFull()
 		}
@@ -363,13 +366,12 @@ func (w *worker) tick() {
 			r.compact()
 		}
 		w.alone = w.alone && r.soleVoter()
-		half := 0
-		if many {
-			if half = i % len(ticks); ticks[half] == 0 {
-				continue
-			}
+		shift := time.Duration(part) * interval // of the part's ticks
+		ticks := raftTicks(last+shift, w.lastTick+shift)
+		if parts > 1 && ticks == 0 {
+			continue
 		}
-		for range ticks[half] {
+		for range ticks {
 			r.raft.Tick()
 		}
 		r.tick()
@@ -385,7 +387,7 @@ func (w *worker) tick() {
 	w.sample.largest.Store(largest)
 	w.sample.replicas.Store(replicas)
 	w.listWrong()
-	w.tickSnapshots()
+	w.tickSnapshots(parts)
 	if w.now.Mono-w.lastSweep >= sweepEvery {
 		w.lastSweep = w.now.Mono
 		for _, s := range w.shards {
@@ -394,6 +396,20 @@ func (w *worker) tick() {
 	}
 }
 
+// parts returns in how many parts the worker's groups tick.
+func (w *worker) parts() int {
+	switch n := len(w.groups); {
+	case n > 2*manyGroups:
+		return 4
+	case n > manyGroups:
+		return 2
+	}
+	return 1
+}
+
+// tickEvery returns the time between the ticks of two parts. A part ticks once in raftTick.
+func tickEvery(parts int) time.Duration { return min(tickInterval, raftTick/time.Duration(parts)) }
+
 // raftTicks returns how many of raft's ticks are in a span of time.
 func raftTicks(from, to time.Duration) int { return min(int(to/raftTick-from/raftTick), maxTicks) }
 
@@ -401,10 +417,11 @@ func raftTicks(from, to time.Duration) int { return min(int(to/raftTick-from/raf
 // nothing for quietAfter waits for raft's ticks alone: most of what an idle node costs is that it
 // wakes.
 func (w *worker) nextTick() time.Duration {
-	if len(w.groups) <= manyGroups && w.now.Mono-w.out.openedAt > quietAfter {
+	parts := w.parts()
+	if parts == 1 && w.now.Mono-w.out.openedAt > quietAfter {
 		return w.lastTick.Truncate(raftTick) + raftTick
 	}
-	return w.lastTick + tickInterval
+	return w.lastTick + tickEvery(parts)
 }
 
 // untilWake returns how long nothing will happen by itself.
