@@ -92,6 +92,13 @@ func (c *Callback) HeadersFor() string {
 	return cmp.Or(c.URL, c.Origin)
 }
 
+// dropForeignSecrets drops secret headers that were given for another origin: had is a URL of it.
+func (c *Callback) dropForeignSecrets(had string) {
+	if slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(had, c.HeadersFor()) {
+		c.Headers, c.Origin = withoutSecrets(c.Headers), ""
+	}
+}
+
 // Under lays the timer's own callback over its topic's, field by field, without headers of another
 // origin. The caller must not change the returned headers: they may be the topic's.
 func (c *Callback) Under(topic *Callback) Callback {

@@ -1,9 +1,5 @@
 package timer
 
-import (
-	"slices"
-)
-
 // Apply sets the patch's fields in s.
 func (p *Patch) Apply(s *Spec) {
 	n := &p.Spec
@@ -51,8 +47,8 @@ func (p *Patch) ApplyToCallback(c *Callback) {
 		return
 	}
 	c.BindTo(n.Origin)
-	if !p.Headers && slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(had, c.HeadersFor()) {
-		c.Headers, c.Origin = withoutSecrets(c.Headers), ""
+	if !p.Headers {
+		c.dropForeignSecrets(had)
 	}
 }
 

@@ -347,6 +347,37 @@ func (kq *keyQueues) pickHead(l *keyLane) {
 	kq.rest(l)
 }
 
+// block makes a timer hold its key if it is leased, or, in a serial topic, in backoff. If several
+// are in backoff, which can only be from before the topic was serial, the earliest blocks.
+func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
+	t, l := kq.table, &k.first
+	d := t.Due(h)
+	switch {
+	case d.State == timer.Leased:
+		kq.refs[h] = keyRef{lane: l, seq: d.Seq, leased: true}
+		k.leased++
+		k.holder = h
+		return
+	case !k.queue.mode.serial || !d.InBackoff(kq.now.WallMs):
+		return
+	case l.head.handle == h:
+		l.blocking = true
+		return
+	case l.blocking:
+		if first := t.Due(l.head.handle); !d.Earlier(&first) {
+			return
+		}
+	}
+	if l.head.handle != 0 {
+		kq.requeueHead(l)
+	}
+	kq.setTag(l)
+	l.head, l.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
+	k.count(0, +1)
+	kq.refs[h] = keyRef{lane: l, seq: d.Seq}
+	t.Rearm(h, d.Seq) // it may have been popped before it became the head
+}
+
 // rest parks a lane without a head, and drops an empty one.
 func (kq *keyQueues) rest(l *keyLane) {
 	switch {
@@ -416,23 +447,6 @@ func (kq *keyQueues) laneOf(e entry) *keyLane {
 func (kq *keyQueues) mayGo(q *topicQueue, e entry) bool {
 	l := kq.laneOf(e)
 	return l != nil && l.key.queue == q && l.ready && kq.admits(l.key, true)
-}
-
-// passOver handles an entry that has left its destination queue without a lease: it is outdated, or
-// other lanes have used up its key's limits.
-func (kq *keyQueues) passOver(e entry) {
-	kq.Review(e.handle)
-	l := kq.laneOf(e)
-	if l == nil || l.key.queue.mode.serial {
-		return
-	}
-	if kq.leases.stands(e) {
-		kq.requeueHead(l)
-	} else { // its lease is being proposed already, or it expires
-		kq.clearHead(l)
-	}
-	kq.rest(l)
-	kq.moveUp(l.key)
 }
 
 // lanesAtOnce is how many lanes of a key are let out for one place that it has.

@@ -10,37 +10,6 @@ import (
 // What happens to the queues of keys apart from the way of a timer: entries that change its state,
 // a new leadership, another policy, and outdated entries.
 
-// block makes a timer hold its key if it is leased, or, in a serial topic, in backoff. If several
-// are in backoff, which can only be from before the topic was serial, the earliest blocks.
-func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
-	t, l := kq.table, &k.first
-	d := t.Due(h)
-	switch {
-	case d.State == timer.Leased:
-		kq.refs[h] = keyRef{lane: l, seq: d.Seq, leased: true}
-		k.leased++
-		k.holder = h
-		return
-	case !k.queue.mode.serial || !d.InBackoff(kq.now.WallMs):
-		return
-	case l.head.handle == h:
-		l.blocking = true
-		return
-	case l.blocking:
-		if first := t.Due(l.head.handle); !d.Earlier(&first) {
-			return
-		}
-	}
-	if l.head.handle != 0 {
-		kq.requeueHead(l)
-	}
-	kq.setTag(l)
-	l.head, l.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
-	k.count(0, +1)
-	kq.refs[h] = keyRef{lane: l, seq: d.Seq}
-	t.Rearm(h, d.Seq) // it may have been popped before it became the head
-}
-
 // Review updates the key and the limit of a timer that an entry may have changed. A timer reserved
 // for a pull keeps both until its lease is applied or dropped.
 func (kq *keyQueues) Review(h timer.Handle) {
@@ -95,6 +64,23 @@ func (kq *keyQueues) Resumed(h timer.Handle) {
 	k := kq.key(q, h)
 	kq.block(k, h)
 	kq.moveUp(k)
+}
+
+// passOver handles an entry that has left its destination queue without a lease: it is outdated, or
+// other lanes have used up its key's limits.
+func (kq *keyQueues) passOver(e entry) {
+	kq.Review(e.handle)
+	l := kq.laneOf(e)
+	if l == nil || l.key.queue.mode.serial {
+		return
+	}
+	if kq.leases.stands(e) {
+		kq.requeueHead(l)
+	} else { // its lease is being proposed already, or it expires
+		kq.clearHead(l)
+	}
+	kq.rest(l)
+	kq.moveUp(l.key)
 }
 
 // ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):

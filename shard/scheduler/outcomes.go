@@ -259,10 +259,7 @@ func judge(p *timer.Policy, own *timer.Retry, attempts int, a *delivery.Outcome,
 		}
 	default:
 		out.Kind = table.RetryLater
-		out.NextMs = a.EndedMs + backoffMs(p, own, attempts, random)
-		if a.RetryAfterMs > 0 {
-			out.NextMs = a.EndedMs + a.RetryAfterMs
-		}
+		out.NextMs = a.EndedMs + retryMs(p, own, attempts, a, random)
 		return out
 	}
 	out.RetainUntilMs = a.EndedMs + p.DeadRetentionMs

@@ -3,8 +3,17 @@ package scheduler
 import (
 	"math"
 
+	"carillon/internal/delivery"
 	"carillon/timer"
 )
+
+// retryMs is how long the next attempt waits: as the receiver asked, or the backoff.
+func retryMs(p *timer.Policy, own *timer.Retry, attempts int, a *delivery.Outcome, random float64) int64 {
+	if a.RetryAfterMs > 0 {
+		return a.RetryAfterMs
+	}
+	return backoffMs(p, own, attempts, random)
+}
 
 // backoffMs is min(max, min · multiplier^(n−1)) × (1 ± jitter), at least 1 ms.
 func backoffMs(p *timer.Policy, own *timer.Retry, attempts int, random float64) int64 {

@@ -151,26 +151,3 @@ func (v *verification) ended(cannotSucceed bool) {
 		v.vain.Store(0)
 	}
 }
-
-// audit is an account of the deliveries that are owed to the ledger.
-type audit struct {
-	lost     int64 // had to arrive by now and did not
-	vanished int64 // need not have arrived yet, but the server does not know it
-	pending  int64 // need not have arrived yet
-}
-
-// takeAudit walks the whole ledger. byMs is until when due timers had to arrive.
-func takeAudit(l *ledger, byMs int64) (a audit) {
-	for number := range l.issued.Load() {
-		switch {
-		case l.owed(number, byMs):
-			a.lost++
-		case !l.owed(number, 1<<62):
-		case l.marks(number).has(markVanished):
-			a.vanished++
-		default:
-			a.pending++
-		}
-	}
-	return a
-}
