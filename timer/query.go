@@ -1,10 +1,6 @@
 package timer
 
-import (
-	"cmp"
-	"math"
-	"strings"
-)
+import "math"
 
 // Query selects timers of one topic, or of several, in some shards, in the order of SortKey.
 type Query struct {
@@ -58,16 +54,6 @@ func (q *Query) SortKey(t *Timer) SortKey {
 	return k
 }
 
-// SortKey is a place in the order of a Query.
-type SortKey struct {
-	SortMs int64
-	ID     string
-	Seq    uint64
-	// Topic is 0 in a query of one topic. Of two, timers of one id may have the same number: from
-	// different shards.
-	Topic TopicID
-}
-
 // Page is the beginning of what a query selects.
 type Page struct {
 	Timers []*Timer // in order
@@ -119,14 +105,6 @@ func (c *Counts) Add(o *Counts) {
 	for cause, n := range o.Waiting {
 		c.Waiting[cause] += n
 	}
-}
-
-// Compare orders two places by time, id, number and topic.
-func (k SortKey) Compare(o SortKey) int {
-	if k.SortMs != o.SortMs {
-		return cmp.Compare(k.SortMs, o.SortMs)
-	}
-	return cmp.Or(strings.Compare(k.ID, o.ID), cmp.Compare(k.Seq, o.Seq), cmp.Compare(k.Topic, o.Topic))
 }
 
 // Ref is a timer as a walk reports it: enough to decide about it, and to change only this version.

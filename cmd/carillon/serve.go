@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"carillon/cmd/carillon/terminal"
@@ -34,6 +36,11 @@ type logSettings struct {
 
 // flushTime is how long a node that has ended waits for the reader of its output.
 const flushTime = time.Second
+
+// ignoreSignalsOfOutput makes a write to an output that is gone an error. By default the process
+// would end: at a closed pipe, or a file as large as a file may be. A terminal that does not let
+// background processes write would stop it.
+func ignoreSignalsOfOutput() { signal.Ignore(syscall.SIGPIPE, syscall.SIGXFSZ, syscall.SIGTTOU) }
 
 func (s *serveCmd) Run(term *terminal.Terminal, c *commandLine) error {
 	ignoreSignalsOfOutput()

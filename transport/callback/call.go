@@ -13,9 +13,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// defaultTimeout is that of a request which names none.
-const defaultTimeout = 10 * time.Second
-
 func methodOf(req *Request) string {
 	return cmp.Or(req.Method, "POST")
 }
@@ -41,11 +38,7 @@ func (w *worker) call(t *callSlot) Outcome {
 		return out
 	}
 	d.calledBy(req.Topic)
-	s := span{started: started, timeout: req.Timeout, lease: req.Deadline}
-	if s.timeout <= 0 {
-		s.timeout = defaultTimeout
-	}
-	s.end = started.Add(s.timeout)
+	s := spanOf(req, started)
 	w.roundTripper.prepare(req, p.config.UserAgent, wall)
 	if p.config.TestClock != nil {
 		w.roundTripper.add("Carillon-Test-Clock", time.UnixMilli(out.StartedMs).UTC().Format(time.RFC3339Nano))
@@ -71,39 +64,6 @@ func (out *Outcome) stamp(c *Config, wall time.Time, took time.Duration) {
 		return
 	}
 	out.StartedMs, out.EndedMs = wall.UnixMilli(), wall.Add(took+time.Millisecond-1).UnixMilli()
-}
-
-// span is the time that a call has.
-type span struct {
-	started time.Time
-	timeout time.Duration
-	end     time.Time     // started + timeout: nothing of the call outlasts it
-	lease   time.Duration // Request.Deadline
-}
-
-// heldBack is the dispatch guard: the call would not fit before the lease ends. held is now, on the
-// clock of leases.
-func (s span) heldBack(held, left time.Duration) bool {
-	return s.lease != 0 && held+left > s.lease
-}
-
-// late is asked right before the write. The process may have been stopped since
-// the call began, or the whole machine, and the connection's own deadline need not
-// have been noticed yet. After a dial, whose time is part of the call's, the rest of
-// the call must fit. Were it a whole one, a receiver that is slow to connect could
-// never be called, and its breaker would never learn of it.
-func (s span) late(now time.Time, held time.Duration, dialled bool) error {
-	left := s.timeout
-	if dialled {
-		left = s.end.Sub(now)
-	}
-	if s.heldBack(held, left) {
-		return errHeldBack
-	}
-	if !now.Before(s.end) {
-		return errTimeout
-	}
-	return nil
 }
 
 // judge fills an outcome from the result of the round trip.

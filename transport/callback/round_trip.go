@@ -181,3 +181,49 @@ func (rt *roundTripper) write(stream net.Conn) error {
 	}
 	return err
 }
+
+// defaultTimeout is that of a request which names none.
+const defaultTimeout = 10 * time.Second
+
+// span is the time that a call has.
+type span struct {
+	started time.Time
+	timeout time.Duration
+	end     time.Time     // started + timeout: nothing of the call outlasts it
+	lease   time.Duration // Request.Deadline
+}
+
+// spanOf is the time that a call has which starts now.
+func spanOf(req *Request, now time.Time) span {
+	s := span{started: now, timeout: req.Timeout, lease: req.Deadline}
+	if s.timeout <= 0 {
+		s.timeout = defaultTimeout
+	}
+	s.end = now.Add(s.timeout)
+	return s
+}
+
+// heldBack is the dispatch guard: the call would not fit before the lease ends. held is now, on the
+// clock of leases.
+func (s span) heldBack(held, left time.Duration) bool {
+	return s.lease != 0 && held+left > s.lease
+}
+
+// late is asked right before the write. The process may have been stopped since
+// the call began, or the whole machine, and the connection's own deadline need not
+// have been noticed yet. After a dial, whose time is part of the call's, the rest of
+// the call must fit. Were it a whole one, a receiver that is slow to connect could
+// never be called, and its breaker would never learn of it.
+func (s span) late(now time.Time, held time.Duration, dialled bool) error {
+	left := s.timeout
+	if dialled {
+		left = s.end.Sub(now)
+	}
+	if s.heldBack(held, left) {
+		return errHeldBack
+	}
+	if !now.Before(s.end) {
+		return errTimeout
+	}
+	return nil
+}

@@ -7,11 +7,6 @@ import (
 	"syscall"
 )
 
-// ignoreSignalsOfOutput makes a write to an output that is gone an error. By default the process
-// would end: at a closed pipe, or a file as large as a file may be. A terminal that does not let
-// background processes write would stop it.
-func ignoreSignalsOfOutput() { signal.Ignore(syscall.SIGPIPE, syscall.SIGXFSZ, syscall.SIGTTOU) }
-
 // hangups are the SIGHUPs that are not handled yet.
 type hangups chan os.Signal
 
