@@ -208,6 +208,32 @@ func TestReportLater(t *testing.T) {
 	}
 }
 
+// TestReportsBeginWhileACallRuns: a call that runs while its topic changes to ack: report has no
+// receipt. The 202 of its receiver ends it: a lease would only have it called again.
+func TestReportsBeginWhileACallRuns(t *testing.T) {
+	for name, batch := range map[string]string{"one": "", "many": `,"batch":{"max":2}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := start(t, t.TempDir())
+			called, answer := make(chan struct{}), make(chan struct{})
+			rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) {
+				close(called)
+				<-answer
+				w.WriteHeader(202)
+			})
+			n.must(201, "PUT", "/v1/topics/jobs", fmt.Sprintf(`{"callback":{"url":%q},"lease":"1s","retry":{"max_attempts":1}%s}`, rec.URL, batch))
+			n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"0s"}`)
+			<-called
+			n.must(200, "PATCH", "/v1/topics/jobs", `{"ack":"report","batch":null}`)
+			close(answer)
+			until(t, "it ends", func() bool { return n.timer("jobs", "a")["state"] != "leased" })
+			if v := n.timer("jobs", "a"); v["state"] != "done" || v["last_status"] != 202.0 {
+				t.Errorf("%v", v)
+			}
+		})
+	}
+}
+
 // TestReceiptOfAShardThatIsNotKnownYet: the number of shards doubles, and a node that has yet to
 // learn of it is given a receipt of a new shard. The lease is there, in the shard where the timer
 // still is as far as this node knows.

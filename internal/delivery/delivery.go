@@ -86,6 +86,9 @@ type Outcome struct {
 	NotSent bool // the call was never made: the lease is given back and no attempt counts
 	Refused bool // the address policy refused it; nothing was sent
 	Status  int  // HTTP status; 0 when no answer was understood
+	// NoReceipt: the receiver got no receipt, so that its 202 is an answer like any other. A report
+	// of a former leader does not have it.
+	NoReceipt bool
 
 	// Err is empty if the receiver took the call, else a short stable code, perhaps ": " and a
 	// detail; at most 256 bytes, printable, without secrets. Codes: "timeout", "connection

@@ -46,6 +46,7 @@ func (d *Dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done 
 			d.batches.calls.Add(1)
 			d.batches.timers.Add(int64(len(ids)))
 		}
+		out.NoReceipt = true
 		list, unknown := outcomesOf(&out, ids, !c.Topic.Policy.NoAnswers)
 		d.batches.unknown.Add(int64(unknown))
 		for i := range list {

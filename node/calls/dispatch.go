@@ -154,6 +154,7 @@ func (d *Dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(d
 		if traced != nil {
 			d.trace(traced, r.WebhookID, r, &out)
 		}
+		out.NoReceipt = r.Receipt == ""
 		done(out.Outcome)
 	})
 }

@@ -244,7 +244,7 @@ func judge(p *timer.Policy, own *timer.Retry, attempts int, a *delivery.Outcome,
 	case a.NotSent:
 		out.Kind = table.Release
 		return out
-	case p.Report && a.Err == "" && a.Status == 202:
+	case p.Report && !a.NoReceipt && a.Err == "" && a.Status == 202:
 		out.Kind, out.LeaseMs = table.Accepted, p.LeaseFor()
 		return out
 	case a.Err == "" && a.Status >= 200 && a.Status <= 299:

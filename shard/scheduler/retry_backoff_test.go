@@ -36,6 +36,9 @@ func TestJudge(t *testing.T) {
 	f("refused to the end", timer.Retry{}, 3, delivery.Outcome{Refused: true, Err: "no"}, table.Outcome{Kind: table.Kill, Reason: timer.Refused, RetainUntilMs: 1200})
 	f("Retry-After", timer.Retry{}, 1, delivery.Outcome{Status: 503, RetryAfterMs: 7000}, table.Outcome{Kind: table.RetryLater, NextMs: 7200})
 	f("own attempts", timer.Retry{MaxAttempts: 1}, 1, delivery.Outcome{Status: 500}, table.Outcome{Kind: table.Kill, Reason: timer.MaxAttempts, RetainUntilMs: 1200})
+	p.Report = true
+	f("202 to a receipt", timer.Retry{}, 1, delivery.Outcome{Status: 202}, table.Outcome{Kind: table.Accepted, LeaseMs: p.LeaseFor()})
+	f("202 without a receipt", timer.Retry{}, 1, delivery.Outcome{Status: 202, NoReceipt: true}, table.Outcome{Kind: table.Ack})
 	f("more of its own", timer.Retry{MaxAttempts: 9}, 3, delivery.Outcome{Status: 500}, table.Outcome{Kind: table.RetryLater, NextMs: 4200})
 }
 
