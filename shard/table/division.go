@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -298,7 +299,7 @@ func (t *Table) BeginChild() *Snapshot {
 // LoadChild reads what BeginChild of a table saves, and returns the table of its child. It is the
 // same whenever after the division that began.
 func LoadChild(parent, child timer.ShardID, r io.Reader) (*Table, error) {
-	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}}
+	l := loader{r: bufio.NewReaderSize(r, 64<<10), targets: map[uint32][]byte{}}
 	l.header(parent)
 	t := l.t
 	if l.err == nil && (t.leaving == nil || t.leaving.swept > 0) {
@@ -309,7 +310,7 @@ func LoadChild(parent, child timer.ShardID, r io.Reader) (*Table, error) {
 		t.slots.Unused = int(t.slots.High) // about half; freeOthers counts
 		t.id, t.finished = child, l.child.finished
 		t.closedTopics, t.leaderships, t.deliveries = newClosedTopics(), leaderships{}, newDeliveries()
-		start := loader{r: bytes.NewReader(l.child.head), buf: make([]byte, len(l.child.head)+16), t: t}
+		start := loader{r: bufio.NewReader(bytes.NewReader(l.child.head)), t: t}
 		start.start()
 		l.err = start.err
 		t.lineage = append(t.lineage, ancestor{t.seq, parent})

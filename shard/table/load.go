@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -22,9 +23,7 @@ const (
 
 // loader builds a table from a snapshot. After the first fault every value reads as zero.
 type loader struct {
-	r       io.Reader
-	buf     []byte
-	unread  []byte // of buf
+	r       *bufio.Reader
 	t       *Table
 	err     error
 	hash    uint64 // from the header
@@ -36,13 +35,13 @@ type loader struct {
 	targets     map[uint32][]byte // by the row of the writer
 	version     byte
 	child       *leavingHalf // only its timers are loaded; nil: all are
-	scratch     []byte       // for blocks that do not fit into buf
+	scratch     []byte       // for blocks that do not fit into the reader's buffer
 }
 
 // Load reads a snapshot and returns a table with the same state and hash. Damage that the checks of
 // the format do not find shows as a different hash.
 func Load(id timer.ShardID, r io.Reader) (*Table, error) {
-	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}}
+	l := loader{r: bufio.NewReaderSize(r, 64<<10), targets: map[uint32][]byte{}}
 	l.header(id)
 	l.load()
 	if l.err == nil {
@@ -90,27 +89,14 @@ func (l *loader) failed(err error) {
 	l.err = err
 }
 
-// more reads until unread has at least n bytes, where n is at most the size of buf. It returns
-// false if there are fewer.
-func (l *loader) more(n int) bool {
-	if l.err != nil || len(l.unread) >= n {
-		return l.err == nil
+func (l *loader) byte() byte {
+	if l.err != nil {
+		return 0
 	}
-	at := copy(l.buf, l.unread)
-	m, err := io.ReadAtLeast(l.r, l.buf[at:], n-at)
-	l.unread = l.buf[:at+m]
+	b, err := l.r.ReadByte()
 	if err != nil {
 		l.failed(err)
 	}
-	return l.err == nil
-}
-
-func (l *loader) byte() byte {
-	if !l.more(1) {
-		return 0
-	}
-	b := l.unread[0]
-	l.unread = l.unread[1:]
 	return b
 }
 
@@ -118,12 +104,11 @@ func (l *loader) number(limit uint64, what string) uint64 {
 	if l.err != nil {
 		return 0
 	}
-	v, n := binary.Uvarint(l.unread)
-	for n == 0 && l.more(len(l.unread)+1) {
-		v, n = binary.Uvarint(l.unread)
-	}
+	b, err := l.r.Peek(binary.MaxVarintLen64)
+	v, n := binary.Uvarint(b)
 	switch {
-	case l.err != nil:
+	case n == 0:
+		l.failed(err)
 		return 0
 	case n < 0:
 		l.fail("%s overflows", what)
@@ -132,7 +117,7 @@ func (l *loader) number(limit uint64, what string) uint64 {
 		l.fail("%s %d, at most %d", what, v, limit)
 		return 0
 	}
-	l.unread = l.unread[n:]
+	_, _ = l.r.Discard(n)
 	return v
 }
 
@@ -144,23 +129,24 @@ func (l *loader) signed() int64 {
 // bytes reads n bytes, which are valid until the next read. It allocates only as the bytes arrive,
 // so a damaged length cannot exhaust memory.
 func (l *loader) bytes(n int) []byte {
-	if n <= len(l.buf) {
-		if !l.more(n) {
-			return nil
-		}
-		b := l.unread[:n]
-		l.unread = l.unread[n:]
-		return b
-	}
-	l.scratch = l.scratch[:0]
-	for len(l.scratch) < n && l.more(1) {
-		m := min(n-len(l.scratch), len(l.unread))
-		l.scratch = append(l.scratch, l.unread[:m]...)
-		l.unread = l.unread[m:]
-	}
 	if l.err != nil {
 		return nil
 	}
+	if n <= l.r.Size() {
+		b, err := l.r.Peek(n)
+		if err != nil {
+			l.failed(err)
+			return nil
+		}
+		_, _ = l.r.Discard(n)
+		return b
+	}
+	read := bytes.NewBuffer(l.scratch[:0])
+	if _, err := io.CopyN(read, l.r, int64(n)); err != nil {
+		l.failed(err)
+		return nil
+	}
+	l.scratch = read.Bytes()
 	return l.scratch
 }
 
