@@ -2,9 +2,6 @@ package timer
 
 import "cmp"
 
-// KeptMs is how long an ended timer can be read by its id, and an add of it be repeated.
-const KeptMs = 10 * 60_000
-
 // Preview returns what a shard would answer to an add, a put or a modification now, and changes
 // nothing. cur is the timer of the id as it stands; nil: there is none. A test holds it against the
 // table.
@@ -22,46 +19,25 @@ func Preview(c *Command, cur *Timer, nowMs int64) Result {
 	return previewModify(c, cur, nowMs)
 }
 
-func (c *Command) late(nowMs int64) bool { return c.NotLate && nowMs-c.Spec.DueMs > LateMs }
+func former(t *Timer) *Former {
+	if t == nil {
+		return &Former{}
+	}
+	return &Former{t.State, t.CancelRequested, t.Tag, t.Version, t.Content, t.EndedMs}
+}
 
 func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
-	late, merges := c.late(nowMs), c.Merge != MergeReject
-	switch {
-	case c.Merge == MergeCollect:
+	if c.Merge == MergeCollect {
 		return previewCollect(c, cur, nowMs)
-	case cur == nil && late:
-		return Result{Code: TooLate}
-	case cur == nil:
-		return previewNew(c, nil, nowMs)
 	}
-	same := cur.Content == c.Content
-	recent := nowMs-cur.EndedMs <= KeptMs
-	if !c.Once && c.Tag != cur.Tag { // what was cancelled is made again
-		same = same && cur.State != Cancelled && !(cur.State == Leased && cur.CancelRequested)
-	}
-	code := Code(0)
+	code := c.DecideAdd(former(cur), c.Spec.DueMs, nowMs)
 	switch {
-	case cur.State == Scheduled && merges && !late:
-		return previewMerge(c, cur, nowMs)
-	case !cur.State.Over() && same && (!merges || c.Absolute || cur.State == Scheduled):
-		code = Same
-	case !cur.State.Over() && merges && late:
-		code = TooLate
-	case cur.State == Leased && merges:
-		cur.Successor = true
-		code = Merged
-	case cur.State == Leased:
-		code = InFlight
-	case cur.State == Scheduled:
-		code = Exists
-	case same && c.Absolute && (recent || nowMs-c.Spec.DueMs > LateMs):
-		code = Same
-	case recent && c.Once:
-		code = Exists
-	case late:
-		code = TooLate
-	default:
+	case code == Created:
 		return previewNew(c, cur, nowMs)
+	case code == Merged && cur.State == Scheduled:
+		return previewMerge(c, cur, nowMs)
+	case code == Merged:
+		cur.Successor = true
 	}
 	return Result{Code: code, Timer: cur}
 }
@@ -100,7 +76,7 @@ func previewMerge(c *Command, cur *Timer, nowMs int64) Result {
 // begin another array behind the timer, it shows the timer.
 func previewCollect(c *Command, cur *Timer, nowMs int64) Result {
 	switch {
-	case c.late(nowMs):
+	case c.Late(c.Spec.DueMs, nowMs):
 		return Result{Code: TooLate, Timer: cur}
 	case cur == nil || cur.State.Over():
 		return previewNew(c, cur, nowMs)
@@ -128,26 +104,15 @@ func previewCollect(c *Command, cur *Timer, nowMs int64) Result {
 }
 
 func previewPut(c *Command, cur *Timer, nowMs int64) Result {
-	late := c.late(nowMs)
-	switch {
-	case cur != nil && repeatsPut(c, cur) && (late || cur.State.Over() && c.Spec.DueMs <= nowMs):
-		return Result{Code: Same, Timer: cur}
-	case late:
-		return Result{Code: TooLate}
-	case cur == nil && c.IfMatch != 0:
-		return Result{Code: VersionMismatch}
-	case cur == nil:
-		return previewNew(c, nil, nowMs)
-	case c.CreateOnly && !cur.State.Over():
-		return Result{Code: VersionMismatch, Timer: cur}
-	case cur.State == Leased:
-		return Result{Code: InFlight, Timer: cur}
-	case c.IfMatch != 0 && c.IfMatch != cur.Version:
-		return Result{Code: VersionMismatch, Timer: cur}
-	case cur.State.Over():
+	breaksIn := cur != nil && cur.Successor && c.Spec.Repeat != nil // another one would come behind the next array
+	switch code := c.DecidePut(former(cur), breaksIn, c.Spec.DueMs, nowMs); code {
+	case OK:
+	case Created:
 		return previewNew(c, cur, nowMs)
-	case cur.Successor && c.Spec.Repeat != nil: // another one would come behind the next array
-		return Result{Code: InUse, Timer: cur}
+	case TooLate:
+		return Result{Code: code}
+	default:
+		return Result{Code: code, Timer: cur}
 	}
 	due := c.Spec.DueMs
 	if c.Absolute && cur.Occurrence > 0 {
@@ -156,28 +121,11 @@ func previewPut(c *Command, cur *Timer, nowMs int64) Result {
 	return Result{Code: OK, Timer: previewWhole(c, cur, due, nowMs)}
 }
 
-// repeatsPut reports whether a put may be a repetition of the one that made the timer.
-func repeatsPut(c *Command, cur *Timer) bool {
-	return cur.Content == c.Content && c.Absolute && c.IfMatch == 0 &&
-		cur.State != Cancelled && !(cur.State == Leased && cur.CancelRequested)
-}
-
 func previewModify(c *Command, cur *Timer, nowMs int64) Result {
-	if cur == nil {
-		return Result{Code: NotFound}
+	if code := c.Refusal(former(cur)); code != 0 {
+		return Result{Code: code, Timer: cur}
 	}
-	switch {
-	case cur.State == Leased:
-		return Result{Code: InFlight, Timer: cur}
-	case cur.State == Done:
-		return Result{Code: OverFired, Timer: cur}
-	case cur.State == Dead:
-		return Result{Code: OverDead, Timer: cur}
-	case cur.State == Cancelled:
-		return Result{Code: OverCancelled, Timer: cur}
-	case c.IfMatch != 0 && c.IfMatch != cur.Version:
-		return Result{Code: VersionMismatch, Timer: cur}
-	case cur.Successor && c.Patch.Repeat && c.Patch.Spec.Repeat != nil:
+	if cur.Successor && c.Patch.Repeat && c.Patch.Spec.Repeat != nil {
 		return Result{Code: InUse, Timer: cur}
 	}
 	if c.Patch.Payload || c.Patch.Repeat && c.Patch.Spec.Repeat != nil {
@@ -189,11 +137,8 @@ func previewModify(c *Command, cur *Timer, nowMs int64) Result {
 		cur.ContentType = ""
 	}
 	if c.Patch.Due {
-		waits := c.Shift && cur.NextMs != dueMs // for its next retry
 		cur.DueMs = ClampMs(cur.DueMs)
-		if !waits || cur.DueMs > cur.NextMs {
-			cur.NextMs = cur.DueMs
-		}
+		cur.NextMs = c.Rescheduled(dueMs, cur.NextMs, cur.DueMs)
 		cur.AskedMs = 0
 	}
 	if c.Patch.Repeat {
@@ -204,18 +149,4 @@ func previewModify(c *Command, cur *Timer, nowMs int64) Result {
 	}
 	cur.Version, cur.UpdatedMs = cur.Version+1, nowMs
 	return Result{Code: OK, Timer: cur}
-}
-
-// Continued returns the due time of a series that a put gives to a timer whose series, was, has its
-// pending occurrence at pendingMs. A first time that is past begins the same series once only: if
-// both repeat at the same times, the occurrences up to the pending one have been, and that one
-// stays.
-func Continued(was, is *Repeat, pendingMs, firstMs, nowMs int64) int64 {
-	if was == nil || is == nil || is.EveryMs == 0 || was.EveryMs != is.EveryMs {
-		return firstMs
-	}
-	if firstMs > nowMs || pendingMs < firstMs || (pendingMs-firstMs)%is.EveryMs != 0 {
-		return firstMs
-	}
-	return pendingMs
 }

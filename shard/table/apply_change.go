@@ -7,35 +7,28 @@ import (
 	"carillon/timer/encoding"
 )
 
-// refusal returns the code that refuses a client's change in this state, if the state refuses it.
-func refusal(s timer.State) (timer.Code, bool) {
-	switch s {
-	case timer.Leased:
-		return timer.InFlight, true
-	case timer.Done:
-		return timer.OverFired, true
-	case timer.Dead:
-		return timer.OverDead, true
-	case timer.Cancelled:
-		return timer.OverCancelled, true
+// former is what decides of a timer whose content is v; the zero value of handle 0.
+func (t *timers) former(h timer.Handle, v *content.Blob) (x timer.Former) {
+	if h == 0 {
+		return x
 	}
-	return 0, false
+	s := t.slots.At(h)
+	x = timer.Former{State: s.State(), CancelRequested: s.Cancelled(), Tag: v.Tag, Version: v.Version, Content: v.Content}
+	if x.State.Over() {
+		x.EndedMs = t.attempts.At(s.Attempt).EndedMs()
+	}
+	return x
 }
 
 // changeable finds the scheduled timer that a command changes, and views its blob. The code is why
 // the command is refused; 0: it is not.
 func (t *timers) changeable(c *encoding.Command, seq uint64) (h timer.Handle, s *slab.Slot, v content.Blob, code timer.Code) {
-	if h = t.Named(c.Topic, c.ID, seq); h == 0 {
-		return 0, nil, v, timer.NotFound
+	if h = t.Named(c.Topic, c.ID, seq); h != 0 {
+		s = t.slots.At(h)
+		v = t.content.View(s.Ref)
 	}
-	s = t.slots.At(h)
-	if code, refused := refusal(s.State()); refused {
-		return h, s, v, code
-	}
-	if v = t.content.View(s.Ref); !v.Meets(c) {
-		code = timer.VersionMismatch
-	}
-	return h, s, v, code
+	x := t.former(h, &v)
+	return h, s, v, c.Refusal(&x)
 }
 
 // add creates a timer, or answers according to the timer that already has the id (I18).
@@ -47,61 +40,18 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 		return t.collect(c, f)
 	}
 	h := t.Find(c.Topic, c.ID)
-	late := isLate(c, t.clockMs)
-	switch {
-	case h == 0 && late:
-		return timer.Result{Code: timer.TooLate}
-	case h == 0:
-		return t.create(c, f, 0)
+	v := t.viewOf(h)
+	x := t.former(h, &v)
+	switch code := c.DecideAdd(&x, c.Spec.DueMs, t.clockMs); {
+	case code == timer.Created:
+		return t.create(c, f, h)
+	case code == timer.Merged && x.State == timer.Scheduled:
+		return t.merge(c, f, h)
+	case code == timer.Merged:
+		return t.succeed(c, h)
+	default:
+		return timer.Result{Code: code, Handle: h}
 	}
-	s := t.slots.At(h)
-	v := t.content.View(s.Ref)
-	same := v.Content == c.Content
-	merges := c.Merge != timer.MergeReject
-	absolute := c.Flags&encoding.CommandAbsolute != 0
-	if c.Flags&encoding.CommandOnce == 0 && c.Tag != v.Tag {
-		// What was cancelled is made again, even while its last attempt still runs. The request
-		// that made it does not do that if it comes twice, as through a node that was stopped (I5).
-		same = same && s.State() != timer.Cancelled && !(s.State() == timer.Leased && s.Cancelled())
-	}
-	switch s.State() {
-	case timer.Scheduled:
-		switch {
-		case merges && !late:
-			return t.merge(c, f, h)
-		case same:
-			return timer.Result{Code: timer.Same, Handle: h}
-		case merges:
-			return timer.Result{Code: timer.TooLate, Handle: h}
-		}
-		return timer.Result{Code: timer.Exists, Handle: h}
-	case timer.Leased:
-		switch {
-		// An add with an absolute due time can be repeated safely under any merge rule.
-		case same && (!merges || absolute):
-			return timer.Result{Code: timer.Same, Handle: h}
-		case merges && late:
-			return timer.Result{Code: timer.TooLate, Handle: h}
-		case merges:
-			return t.succeed(c, h)
-		}
-		return timer.Result{Code: timer.InFlight, Handle: h}
-	}
-	recent := t.clockMs-t.attempts.At(s.Attempt).EndedMs() <= finishedKeepMs
-	switch {
-	case same && absolute && (recent || t.clockMs-c.Spec.DueMs > timer.LateMs):
-		return timer.Result{Code: timer.Same, Handle: h}
-	case recent && c.Flags&encoding.CommandOnce != 0:
-		return timer.Result{Code: timer.Exists, Handle: h}
-	case late:
-		return timer.Result{Code: timer.TooLate, Handle: h}
-	}
-	return t.create(c, f, h)
-}
-
-// isLate reports whether a command that must not be late is late.
-func isLate(c *encoding.Command, nowMs int64) bool {
-	return c.Flags&encoding.CommandNotLate != 0 && nowMs-c.Spec.DueMs > timer.LateMs
 }
 
 // put creates a timer or replaces its whole content.
@@ -109,51 +59,27 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) || t.namesClosed(f.OnDone, f.OnDead) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
-	h, late := t.Named(c.Topic, c.ID, 0), isLate(c, t.clockMs)
-	switch {
-	case h == 0 && late:
-		return timer.Result{Code: timer.TooLate}
-	case h == 0 && c.IfMatch != 0:
-		return timer.Result{Code: timer.VersionMismatch}
-	case h == 0:
-		return t.create(c, f, 0)
-	}
-	s := t.slots.At(h)
-	v := t.content.View(s.Ref)
-	switch {
-	case repeatsPut(c, s, &v) && (late || s.State().Over() && c.Spec.DueMs <= t.clockMs):
-		return timer.Result{Code: timer.Same, Handle: h}
-	case late:
-		return timer.Result{Code: timer.TooLate}
-	}
-	switch state := s.State(); {
-	case !state.Over() && c.Flags&encoding.CommandCreateOnly != 0:
-		return timer.Result{Code: timer.VersionMismatch, Handle: h}
-	case state == timer.Leased:
-		return timer.Result{Code: timer.InFlight, Handle: h}
-	case !v.Meets(c):
-		return timer.Result{Code: timer.VersionMismatch, Handle: h}
-	case state.Over():
+	h := t.Named(c.Topic, c.ID, 0)
+	v := t.viewOf(h)
+	x := t.former(h, &v)
+	switch code := c.DecidePut(&x, f.Repeats && t.Awaited(h), c.Spec.DueMs, t.clockMs); code {
+	case timer.OK:
+	case timer.Created:
 		return t.create(c, f, h)
-	case t.wouldBreakIn(h, f.Repeats):
-		return timer.Result{Code: timer.InUse, Handle: h}
+	case timer.TooLate:
+		return timer.Result{Code: code}
+	default:
+		return timer.Result{Code: code, Handle: h}
 	}
-	dueMs := c.Spec.DueMs
-	if f.Repeats {
-		dueMs = t.continues(s, &v, c, t.clockMs)
+	s, dueMs := t.slots.At(h), c.Spec.DueMs
+	if f.Repeats && c.Absolute && v.Occurrence != 0 {
+		dueMs = timer.Continued(restRepeat(v.Rest), restRepeat(c.Spec.Rest), t.dueMs(s), dueMs, t.clockMs)
 	}
 	s = t.beginUpdate(h)
 	t.rewriteWhole(h, s, &v, c, f)
 	t.transition(h, s, timer.Scheduled, dueMs)
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
-}
-
-// repeatsPut reports whether a put may be a repetition of the one that made the timer, whose answer
-// was lost. What was cancelled is made again.
-func repeatsPut(c *encoding.Command, s *slab.Slot, v *content.Blob) bool {
-	return v.Content == c.Content && c.Flags&encoding.CommandAbsolute != 0 && c.IfMatch == 0 &&
-		s.State() != timer.Cancelled && !(s.State() == timer.Leased && s.Cancelled())
 }
 
 // versionAfter returns the version after a change of a timer with this version; 0 is a new timer.
@@ -190,7 +116,7 @@ func (t *Table) create(c *encoding.Command, f *encoding.Summary, old timer.Handl
 		CreatedMs: t.clockMs, UpdatedMs: t.clockMs, ID: c.ID, Rest: c.Spec.Rest,
 	}
 	v.Begin(f.Repeats)
-	h, s := t.makeBlob(c.Topic, &v, f.Priority, timer.Debounced(c.Merge, c.Spec.DueMs, t.clockMs, c.MaxWait))
+	h, s := t.makeBlob(c.Topic, &v, f.Priority, timer.Debounced(c.Merge, c.Spec.DueMs, t.clockMs, c.MaxWaitMs))
 	t.endUpdate(h, s)
 	if hash := t.idHash(c.Topic, c.ID); old == 0 {
 		t.ids.Insert(hash, uint32(h))
@@ -209,19 +135,16 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	if (p.OnDone || p.OnDead) && t.namesClosed(p.Topics()...) {
 		return timer.Result{Code: timer.TopicClosed, Handle: h}
 	}
-	if t.wouldBreakIn(h, p.Repeat && p.Spec.Repeat != nil) {
+	if p.Repeat && p.Spec.Repeat != nil && t.Awaited(h) {
 		return timer.Result{Code: timer.InUse, Handle: h}
 	}
 	s := t.beginUpdate(h)
 	t.patch(h, s, &v, p)
 	next := s.When()
 	if p.Due {
-		waits := c.Flags&encoding.CommandShift != 0 && next != t.dueMs(s)
 		dueMs := timer.ClampMs(p.Spec.DueMs)
+		next = c.Rescheduled(t.dueMs(s), next, dueMs)
 		t.setDue(s, dueMs)
-		if !waits || dueMs > next {
-			next = dueMs
-		}
 	}
 	t.transition(h, s, timer.Scheduled, next)
 	t.endUpdate(h, s)

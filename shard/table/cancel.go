@@ -28,7 +28,7 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	if t.slots.At(h).Seq() == c.Seq {
 		named, first = h, h
 	}
-	if v := t.content.View(t.slots.At(first).Ref); !v.Meets(c) || c.Seq != 0 && named == 0 {
+	if v := t.content.View(t.slots.At(first).Ref); !c.Meets(v.Version) || c.Seq != 0 && named == 0 {
 		return timer.Result{Code: timer.VersionMismatch, Handle: first}
 	}
 	code, unchanged := timer.Prevented, true

@@ -82,7 +82,7 @@ func (t *timers) deadLetter(c *encoding.Command) timer.Handle {
 		if s.State() != timer.Dead || c.Seq != 0 && c.Seq != s.Seq() {
 			continue
 		}
-		if v := t.content.View(s.Ref); v.Meets(c) {
+		if v := t.content.View(s.Ref); c.Meets(v.Version) {
 			return h
 		}
 	}

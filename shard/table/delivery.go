@@ -31,7 +31,7 @@ func newDeliveries() deliveries { return deliveries{of: map[timer.TopicID]delive
 // deliver sets a topic's delivery unless timers are leased in the other way. It refuses a command
 // of an older change.
 func (t *Table) deliver(c *encoding.Command) timer.Result {
-	next := delivery{turn: c.Turn, pull: c.Flags&encoding.CommandPull != 0}
+	next := delivery{turn: c.Turn, pull: c.Pull}
 	now, known := t.deliveries.of[c.Topic]
 	if t.Closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}

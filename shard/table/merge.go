@@ -19,7 +19,7 @@ func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) 
 	s := t.slots.At(h)
 	v := t.content.View(s.Ref)
 	v.FirstMs = v.FirstAdd(t.clockMs)
-	due := timer.Debounced(c.Merge, c.Spec.DueMs, v.FirstMs, c.MaxWait)
+	due := timer.Debounced(c.Merge, c.Spec.DueMs, v.FirstMs, c.MaxWaitMs)
 	before := t.Due(h)
 	s = t.beginUpdate(h)
 	t.rewriteWhole(h, s, &v, c, f)
@@ -51,7 +51,7 @@ func (t *Table) succeed(c *encoding.Command, h timer.Handle) timer.Result {
 		t.content.Drop(h, r.Successor)
 	}
 	next.Flags = content.HasDue
-	next.DueMs = timer.ClampMs(timer.Debounced(c.Merge, c.Spec.DueMs, next.CreatedMs, c.MaxWait))
+	next.DueMs = timer.ClampMs(timer.Debounced(c.Merge, c.Spec.DueMs, next.CreatedMs, c.MaxWaitMs))
 	t.forgetParts(h, s) // its retries will not come: it may not be delivered
 	r.Successor = t.content.Put(h, &next)
 	t.endUpdate(h, s)
@@ -163,7 +163,7 @@ func (t *Table) collect(c *encoding.Command, f *encoding.Summary) timer.Result {
 	switch {
 	case !add.IsJSON || f.Repeats: // no node proposes it
 		return timer.Result{Code: timer.Exists, Handle: h}
-	case isLate(c, t.clockMs):
+	case c.Late(c.Spec.DueMs, t.clockMs):
 		return timer.Result{Code: timer.TooLate, Handle: h}
 	case h == 0 || t.slots.At(h).State().Over():
 		return t.beginArray(c, f, &add, h)
@@ -203,8 +203,8 @@ func (t *Table) collect(c *encoding.Command, f *encoding.Summary) timer.Result {
 	v.Version, v.UpdatedMs = t.versionAfter(v.Version), t.clockMs
 	first := v.FirstAdd(t.clockMs)
 	t.rewriteSame(h, s, &v)
-	if c.MaxWait != 0 && v.AskedMs == 0 {
-		t.moveTo(h, s, timer.Debounced(c.Merge, c.Spec.DueMs, first, c.MaxWait))
+	if c.MaxWaitMs != 0 && v.AskedMs == 0 {
+		t.moveTo(h, s, timer.Debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs))
 	}
 	t.appendTo(h, s, c, &add)
 	t.endUpdate(h, s)

@@ -254,12 +254,8 @@ func (u *updater) setBehind(h timer.Handle, on bool) {
 	u.endUpdate(h, s)
 }
 
-// wouldBreakIn reports whether a timer that others wait behind is to become a series: its next
-// occurrence would have no place among them.
-func (t *timers) wouldBreakIn(h timer.Handle, repeats bool) bool { return repeats && t.Awaited(h) }
-
 // Awaited reports whether timers of a live one's id wait behind it, or behind another that does
-// not wait itself.
+// not wait itself. It cannot become a series: the next occurrence would have no place among them.
 func (t *timers) Awaited(h timer.Handle) bool {
 	l := t.chains[h]
 	return l.of != nil && l.live && !l.behind && t.chains[l.of.first].behind

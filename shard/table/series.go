@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"carillon/shard/table/content"
-	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -62,14 +61,6 @@ func restRepeat(rest []byte) *timer.Repeat {
 	p := new(timer.Repeat)
 	_ = encoding.DecodeRepeat(p, b)
 	return p
-}
-
-// continues returns the due time of a scheduled timer whose content a put replaces by a series.
-func (t *timers) continues(s *slab.Slot, v *content.Blob, c *encoding.Command, nowMs int64) int64 {
-	if c.Flags&encoding.CommandAbsolute == 0 || v.Occurrence == 0 {
-		return c.Spec.DueMs
-	}
-	return timer.Continued(restRepeat(v.Rest), restRepeat(c.Spec.Rest), t.dueMs(s), c.Spec.DueMs, nowMs)
 }
 
 // continueSeries schedules the next occurrence after one that has ended as done or dead. The leader

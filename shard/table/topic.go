@@ -200,7 +200,7 @@ func (t tombstone) hash() uint64 { return content.Mix(uint64(t.topic), uint64(t.
 func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 	out := timer.Result{Code: timer.OK}
 	row, ok := t.topics.rowOf[c.Topic]
-	if force := c.Flags&encoding.CommandForce != 0; !force {
+	if !c.Force {
 		if n := t.Counts(c.Topic); n.Scheduled+n.Leased+n.Dead > 0 {
 			return timer.Result{Code: timer.NotEmpty}
 		}

@@ -8,19 +8,19 @@ import (
 
 // Flags of a command.
 const (
-	CommandCreateOnly = 1 << iota
-	CommandForce
-	CommandAbsolute
+	commandCreateOnly = 1 << iota
+	commandForce
+	commandAbsolute
 	commandSpec    // a spec follows, to the end
 	commandPatch   // a patch follows, to the end
 	commandContent // tag and content are given
 	commandDue     // the value is given: see shared
 	commandMerge   // a merge rule and its longest wait are given
-	CommandNotLate
-	CommandPull
-	CommandOnce // LevelConventions
+	commandNotLate
+	commandPull
+	commandOnce // LevelConventions
 	commandSeq  // a number is given
-	CommandShift
+	commandShift
 
 	commandFlags = 1<<iota - 1
 )
@@ -32,13 +32,13 @@ func AppendCommand(dst []byte, c *timer.Command) []byte {
 			flags |= bit
 		}
 	}
-	set(c.CreateOnly, CommandCreateOnly)
-	set(c.Force, CommandForce)
-	set(c.Absolute, CommandAbsolute)
-	set(c.NotLate, CommandNotLate)
-	set(c.Pull, CommandPull)
-	set(c.Once, CommandOnce)
-	set(c.Shift, CommandShift)
+	set(c.CreateOnly, commandCreateOnly)
+	set(c.Force, commandForce)
+	set(c.Absolute, commandAbsolute)
+	set(c.NotLate, commandNotLate)
+	set(c.Pull, commandPull)
+	set(c.Once, commandOnce)
+	set(c.Shift, commandShift)
 	set(c.Seq != 0, commandSeq)
 	set(c.Spec != nil, commandSpec)
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
@@ -95,7 +95,7 @@ func (c *Command) share(number uint32, value int64) {
 		c.Turn = number
 	case c.Kind != timer.CloseTopic:
 		c.IfMatch, c.DueMs = number, value
-	case c.Flags&CommandForce != 0:
+	case c.Force:
 		c.Work, c.From = number, timer.Handle(min(max(value, 0), MaxHandle))
 	}
 }
@@ -132,23 +132,11 @@ func DecodePatch(b []byte) (*timer.Patch, error) {
 
 // Command is a decoded command whose texts still lie in its batch.
 type Command struct {
-	Kind    timer.Kind
-	Flags   uint16
-	Topic   timer.TopicID
-	ID      []byte
-	IfMatch uint32
-	Seq     uint64
-	Turn    uint32
-	Work    uint32
-	From    timer.Handle
-	Tag     uint32
-	Content uint64
-	DueMs   int64
-	Merge   timer.Merge
-	MaxWait int64
-	Spec    SpecBytes
-	Patch   []byte // not decoded; nil: none
-	claim   []byte // not decoded; nil: none
+	timer.Command // but what follows
+	ID            []byte
+	Spec          SpecBytes
+	Patch         []byte // not decoded; nil: none
+	claim         []byte // not decoded; nil: none
 }
 
 // SpecBytes is a spec that lies in a batch.
@@ -176,63 +164,71 @@ func (b *SpecBytes) DecodeTo(s *timer.Spec) (err error) {
 
 // Command reads a command to the end of the block.
 func (r *Reader) Command(c *Command) {
-	*c = Command{Kind: timer.Kind(r.Byte()), Flags: uint16(r.Number(1<<16-1, "command flags"))}
+	*c = Command{}
+	c.Kind = timer.Kind(r.Byte())
+	flags := r.Number(1<<16-1, "command flags")
 	if (c.Kind < timer.Add || c.Kind > timer.Resume) && !c.Kind.UpdatesLease() {
 		r.Fail("unknown command")
 	}
-	if c.Flags&^commandFlags != 0 || c.Flags&commandSpec != 0 && c.Flags&commandPatch != 0 {
+	if flags&^commandFlags != 0 || flags&commandSpec != 0 && flags&commandPatch != 0 {
 		r.Fail("unknown command flags")
 	}
+	c.CreateOnly, c.Force, c.Absolute = flags&commandCreateOnly != 0, flags&commandForce != 0, flags&commandAbsolute != 0
+	c.NotLate, c.Pull = flags&commandNotLate != 0, flags&commandPull != 0
+	c.Once, c.Shift = flags&commandOnce != 0, flags&commandShift != 0
 	c.Topic = timer.TopicID(r.Number(1<<32-1, "topic"))
 	c.ID = r.Take(int(r.Byte()))
 	number, value := uint32(r.Number(1<<32-1, "version")), int64(0)
-	if c.Flags&commandContent != 0 {
+	if flags&commandContent != 0 {
 		c.Tag = r.u32()
 		c.Content = r.U64()
 	}
-	if c.Flags&commandDue != 0 {
+	if flags&commandDue != 0 {
 		value = r.Varint()
 	}
 	c.share(number, value)
-	if c.Flags&commandMerge != 0 {
-		if c.Merge, c.MaxWait = timer.Merge(r.Byte()), r.Varint(); c.Merge > timer.MergeCollect || c.MaxWait < 0 {
+	if flags&commandMerge != 0 {
+		if c.Merge, c.MaxWaitMs = timer.Merge(r.Byte()), r.Varint(); c.Merge > timer.MergeCollect || c.MaxWaitMs < 0 {
 			r.Fail("unknown merge rule")
 		}
 	}
-	if c.Flags&commandSeq != 0 {
+	if flags&commandSeq != 0 {
 		c.Seq = r.Uvarint()
 	}
 	switch {
 	case c.Kind.UpdatesLease():
 		c.claim = r.Take(len(r.Rest))
-	case c.Flags&commandSpec != 0:
+	case flags&commandSpec != 0:
 		c.Spec = r.Spec()
-	case c.Flags&commandPatch != 0:
+	case flags&commandPatch != 0:
 		c.Patch = r.Take(len(r.Rest))
 	}
 	if len(r.Rest) > 0 {
 		r.Fail("command is too long")
 	}
-	if (c.Kind == timer.Add || c.Kind == timer.Put) != (c.Flags&commandSpec != 0) || c.Kind == timer.Modify && c.Patch == nil {
+	if (c.Kind == timer.Add || c.Kind == timer.Put) != (flags&commandSpec != 0) || c.Kind == timer.Modify && c.Patch == nil {
 		r.Fail("command lacks its spec or patch")
 	}
 }
 
 // Copy copies the command out of its batch.
 func (c *Command) Copy() (cmd *timer.Command, err error) {
-	if c.Flags&commandSpec != 0 {
+	if c.Kind == timer.Add || c.Kind == timer.Put {
 		both := new(struct { // one allocation, because they live equally long
 			cmd  timer.Command
 			spec timer.Spec
 		})
-		cmd, both.cmd.Spec = &both.cmd, &both.spec
+		cmd = &both.cmd
+		*cmd = c.Command
+		cmd.Spec = &both.spec
 		if err := c.Spec.DecodeTo(cmd.Spec); err != nil {
 			return nil, err
 		}
 	} else {
-		cmd = new(timer.Command)
+		cmd = new(c.Command)
 	}
-	if c.Flags&commandPatch != 0 {
+	cmd.ID = string(c.ID)
+	if c.Patch != nil {
 		if cmd.Patch, err = DecodePatch(c.Patch); err != nil {
 			return nil, err
 		}
@@ -242,14 +238,5 @@ func (c *Command) Copy() (cmd *timer.Command, err error) {
 			return nil, err
 		}
 	}
-	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch, cmd.Seq = c.Kind, c.Topic, string(c.ID), c.IfMatch, c.Seq
-	cmd.CreateOnly = c.Flags&CommandCreateOnly != 0
-	cmd.Force = c.Flags&CommandForce != 0
-	cmd.Work, cmd.From = c.Work, c.From
-	cmd.Turn, cmd.Pull = c.Turn, c.Flags&CommandPull != 0
-	cmd.Once, cmd.Shift = c.Flags&CommandOnce != 0, c.Flags&CommandShift != 0
-	cmd.Absolute, cmd.NotLate = c.Flags&CommandAbsolute != 0, c.Flags&CommandNotLate != 0
-	cmd.Tag, cmd.Content, cmd.DueMs = c.Tag, c.Content, c.DueMs
-	cmd.Merge, cmd.MaxWaitMs = c.Merge, c.MaxWait
 	return cmd, nil
 }

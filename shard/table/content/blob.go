@@ -160,9 +160,6 @@ func (b *Blob) LateFrom(dueMs int64) int64 {
 	return b.AskedMs
 }
 
-// Meets reports whether the timer has the version that the command requires, if any.
-func (b *Blob) Meets(c *encoding.Command) bool { return c.IfMatch == 0 || c.IfMatch == b.Version }
-
 // Check checks the assumptions of Decode, and that Put would write the same flags.
 func (b *Blob) Check(body []byte) error {
 	r := encoding.Reader{Rest: body}
