@@ -24,7 +24,9 @@ func (r *replica) apply(ents []*pb.Entry) {
 		case e.GetType() != pb.EntryNormal:
 			err = r.membership.apply(r, e)
 		case len(e.Data) > 0:
-			compares, err = r.applyData(e)
+			if err = r.w.host.mayRead(e.Data); err == nil {
+				compares, err = r.machine.apply(e)
+			}
 		default:
 			r.membership.known.applied(e)
 		}
@@ -81,15 +83,6 @@ func (r *replica) behind() uint64 {
 		}
 	})
 	return least
-}
-
-// applyData applies one entry of commands and answers the operations of its proposal. compares
-// reports whether the entry makes the replicas compare their states.
-func (r *replica) applyData(e *pb.Entry) (compares bool, err error) {
-	if err := r.w.host.mayRead(e.Data); err != nil {
-		return false, err
-	}
-	return r.machine.apply(e)
 }
 
 // listen makes the table collect history events. It is called for every entry, because a snapshot

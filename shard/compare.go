@@ -65,7 +65,11 @@ func (c *comparison) report(r *replica) {
 	p := r.ownPoint()
 	c.record(r.id, p)
 	if slices.Contains(r.store.Conf.Voters, r.id) || slices.Contains(r.store.Conf.VotersOutgoing, r.id) {
-		c.sendAll(r, &p)
+		for _, id := range r.membership.all(r) {
+			if id != r.id {
+				c.send(r, id, &p)
+			}
+		}
 	}
 	c.judge(r, p.index)
 }
@@ -73,15 +77,6 @@ func (c *comparison) report(r *replica) {
 // ownPoint returns this replica's present state.
 func (r *replica) ownPoint() statePoint {
 	return statePoint{index: r.applied, version: r.machine.hashVersion(), hash: r.machine.hash()}
-}
-
-// sendAll sends a point of this replica to all other members.
-func (c *comparison) sendAll(r *replica, p *statePoint) {
-	for _, id := range r.membership.all(r) {
-		if id != r.id {
-			c.send(r, id, p)
-		}
-	}
 }
 
 // record keeps a point, and replaces the replica's points at that entry and later ones.
@@ -129,7 +124,7 @@ func (c *comparison) judge(r *replica, index uint64) {
 		}
 		return
 	}
-	if c.allReported(r, index) && c.someDiffer(r, own) && !c.differs {
+	if c.undecided(r, own) && !c.differs {
 		c.differs = true
 		r.w.host.cfg.Logger.Error("replicas have different states, and none of these has a majority: none is stopped, as it is not known which is right. "+
 			"Find the node whose memory or disk fails, then drain and remove it (carillon ctl drain, carillon ctl remove)",
@@ -162,17 +157,17 @@ func (c *comparison) mostHave(voters []uint64, p *statePoint) bool {
 	return n > 1 && 2*n > len(voters)
 }
 
-// allReported reports whether the states of all voters after an entry are known.
-func (c *comparison) allReported(r *replica, index uint64) bool {
-	return !slices.ContainsFunc(r.store.Conf.Voters, func(id uint64) bool { return c.point(id, index) == nil })
-}
-
-// someDiffer reports whether a voter's state differed from this replica's.
-func (c *comparison) someDiffer(r *replica, own *statePoint) bool {
-	return slices.ContainsFunc(r.store.Conf.Voters, func(id uint64) bool {
+// undecided reports whether all voters have reported, and the state of one differs from this
+// replica's.
+func (c *comparison) undecided(r *replica, own *statePoint) (differs bool) {
+	for _, id := range r.store.Conf.Voters {
 		p := c.point(id, own.index)
-		return p != nil && p.version == own.version && !p.same(own)
-	})
+		if p == nil {
+			return false
+		}
+		differs = differs || p.version == own.version && !p.same(own)
+	}
+	return differs
 }
 
 func (c *comparison) describe(r *replica, index uint64) string {
