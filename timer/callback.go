@@ -103,15 +103,8 @@ func (c *Callback) dropForeignSecrets(had string) {
 // origin. The caller must not change the returned headers: they may be the topic's.
 func (c *Callback) Under(topic *Callback) Callback {
 	out := *topic
-	if c.URL != "" {
-		out.URL = c.URL
-	}
-	if c.Method != "" {
-		out.Method = c.Method
-	}
-	if c.TimeoutMs > 0 {
-		out.TimeoutMs = c.TimeoutMs
-	}
+	out.URL, out.Method = cmp.Or(c.URL, topic.URL), cmp.Or(c.Method, topic.Method)
+	out.TimeoutMs = cmp.Or(c.TimeoutMs, topic.TimeoutMs)
 	switch {
 	case c.HasHeaders && c.URL != "":
 		out.Headers = c.Headers // a change of the URL has dropped headers of another origin

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -31,10 +32,9 @@ const (
 
 // NewID makes an id that lives in the given shard from 100 of the 128 random bits.
 func NewID(shard ShardID, hi, lo uint64) string {
-	const hex = "0123456789abcdef"
 	var b [idLen]byte
 	n := uint32(shard)
-	b[0], b[1], b[2], b[3], b[4], b[5] = 's', hex[n>>12&15], hex[n>>8&15], hex[n>>4&15], hex[n&15], '-'
+	b[0], b[1], b[2], b[3], b[4], b[5] = 's', idAlphabet[n>>12&15], idAlphabet[n>>8&15], idAlphabet[n>>4&15], idAlphabet[n&15], '-'
 	putBase32(b[6:16], hi)
 	putBase32(b[16:26], lo)
 	return string(b[:])
@@ -90,34 +90,17 @@ func shardOfID(id string) (uint32, bool) {
 	if len(id) != idLen || id[0] != 's' || id[5] != '-' {
 		return 0, false
 	}
-	var n uint32
-	for i := 1; i < 5; i++ {
-		c := id[i]
-		switch {
-		case c >= '0' && c <= '9':
-			n = n<<4 | uint32(c-'0')
-		case c >= 'a' && c <= 'f':
-			n = n<<4 | uint32(c-'a'+10)
-		default:
-			return 0, false
-		}
+	if strings.Trim(id[1:5], idAlphabet[:16]) != "" || strings.Trim(id[6:], idAlphabet) != "" {
+		return 0, false
 	}
-	for i := 6; i < idLen; i++ {
-		if c := id[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'v') {
-			return 0, false
-		}
-	}
-	return n, n != 0
+	n, _ := strconv.ParseUint(id[1:5], 16, 16)
+	return uint32(n), n != 0
 }
 
 // AppendUID appends a name that identifies one timer for ever: its shard, its number there, and a
 // random tag that distinguishes clusters that were restored or merged.
 func AppendUID(b []byte, id ShardID, seq uint64, tag uint32) []byte {
-	b = appendHex(b, uint64(id), 4)
-	b = append(b, '-')
-	b = appendHex(b, seq, 1)
-	b = append(b, '-')
-	return appendHex(b, uint64(tag), 8)
+	return fmt.Appendf(b, "%04x-%x-%08x", uint32(id), seq, tag)
 }
 
 // ParseUID reads what AppendUID wrote.
@@ -130,15 +113,4 @@ func ParseUID(s string) (id ShardID, seq uint64, tag uint32, ok bool) {
 	id, tag = ShardID(a), uint32(c)
 	ok = errors.Join(err1, err2, err3) == nil && string(AppendUID(nil, id, seq, tag)) == s
 	return id, seq, tag, ok
-}
-
-// appendHex appends at least width digits.
-func appendHex(b []byte, v uint64, width int) []byte {
-	const hex = "0123456789abcdef"
-	for shift := 60; shift >= 0; shift -= 4 {
-		if d := v >> shift; d != 0 || shift < 4*width {
-			b = append(b, hex[d&15])
-		}
-	}
-	return b
 }

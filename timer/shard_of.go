@@ -1,17 +1,15 @@
 package timer
 
-import (
-	"strings"
-
-	"github.com/cespare/xxhash/v2"
-)
+import "github.com/cespare/xxhash/v2"
 
 // KeyOf is the part of an id that decides its shard: the text in its leading braces, otherwise all
 // of it. hasKey reports whether there were braces. The id has been validated.
-func KeyOf(id string) (key string, hasKey bool) {
-	if strings.HasPrefix(id, "{") {
-		if end := strings.IndexByte(id, '}'); end > 0 {
-			return id[1:end], true
+func KeyOf[T string | []byte](id T) (key T, hasKey bool) {
+	if len(id) > 0 && id[0] == '{' {
+		for end := 1; end < len(id); end++ {
+			if id[end] == '}' {
+				return id[1:end], true
+			}
 		}
 	}
 	return id, false

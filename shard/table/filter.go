@@ -80,18 +80,6 @@ func hasLabels(rest []byte, want []string) bool {
 	if len(want) == 0 {
 		return true
 	}
-	have := encoding.DecodeLabels(restField(rest, encoding.FieldLabels))
+	have := encoding.DecodeLabels(encoding.RestBytes(rest, encoding.FieldLabels))
 	return !slices.ContainsFunc(want, func(label string) bool { return !slices.Contains(have, label) })
-}
-
-// restField returns a field of the rest of a spec, which has been checked before; nil if it is not
-// there. The fields are in ascending order.
-func restField(rest []byte, field byte) []byte {
-	r := encoding.Reader{Rest: rest}
-	for f := (encoding.RestField{}); len(r.Rest) > 0 && r.Rest[0] <= field && f.Next(&r); {
-		if f.Field == field {
-			return f.Bytes
-		}
-	}
-	return nil
 }

@@ -54,7 +54,7 @@ func repeatOf(v *content.Blob) *timer.Repeat {
 }
 
 func restRepeat(rest []byte) *timer.Repeat {
-	b := restField(rest, encoding.FieldRepeat)
+	b := encoding.RestBytes(rest, encoding.FieldRepeat)
 	if b == nil {
 		return nil
 	}

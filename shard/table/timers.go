@@ -1,8 +1,6 @@
 package table
 
 import (
-	"bytes"
-
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/shard/table/content"
@@ -260,19 +258,14 @@ func (t *timers) viewOf(h timer.Handle) (v content.Blob) {
 // KeyHash returns a hash of a timer's key; 0 if the slot is free. The key is the id's part in
 // leading braces, or else the whole id.
 func (t *timers) KeyHash(h timer.Handle) uint64 {
-	id := t.viewOf(h).ID
-	if len(id) > 0 && id[0] == '{' {
-		if end := bytes.IndexByte(id, '}'); end > 0 {
-			id = id[1:end]
-		}
-	}
-	return hashOf(id)
+	key, _ := timer.KeyOf(t.viewOf(h).ID)
+	return hashOf(key)
 }
 
 // Keyed reports whether a timer's id names its key.
 func (t *timers) Keyed(h timer.Handle) bool {
-	id := t.viewOf(h).ID
-	return len(id) > 0 && id[0] == '{' && bytes.IndexByte(id, '}') > 0
+	_, keyed := timer.KeyOf(t.viewOf(h).ID)
+	return keyed
 }
 
 // WeightOf returns the weight that a timer gives its key.

@@ -322,26 +322,33 @@ func Summarize(rest []byte) (Summary, error) {
 	return v, r.Err()
 }
 
-// RestExpiry finds the expiry in ms alone, in a rest that has been checked.
-func RestExpiry(rest []byte) (ms int64, ok bool) {
+// find finds one field alone, in a rest that has been checked. The fields are in ascending order.
+func find(rest []byte, field byte) (f RestField, ok bool) {
 	r := Reader{Rest: rest}
-	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldExpiry && f.Next(&r); {
-		if f.Field == fieldExpiry {
-			return f.number, true
+	for len(r.Rest) > 0 && r.Rest[0] <= field && f.Next(&r) {
+		if f.Field == field {
+			return f, true
 		}
 	}
-	return 0, false
+	return RestField{}, false
 }
 
-// RestWeight finds the weight alone, in a rest that has been checked.
+// RestBytes are the bytes of a field, in a rest that has been checked; nil: it is not there.
+func RestBytes(rest []byte, field byte) []byte {
+	f, _ := find(rest, field)
+	return f.Bytes
+}
+
+// RestExpiry is the expiry in ms, in a rest that has been checked.
+func RestExpiry(rest []byte) (ms int64, ok bool) {
+	f, ok := find(rest, fieldExpiry)
+	return f.number, ok
+}
+
+// RestWeight is the weight, in a rest that has been checked.
 func RestWeight(rest []byte) uint8 {
-	r := Reader{Rest: rest}
-	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldWeight && f.Next(&r); {
-		if f.Field == fieldWeight {
-			return max(uint8(f.number), timer.DefaultWeight)
-		}
-	}
-	return timer.DefaultWeight
+	f, _ := find(rest, fieldWeight)
+	return max(uint8(f.number), timer.DefaultWeight)
 }
 
 // BodySize returns how long a payload is in JSON, in base64 if it is binary, and how long its

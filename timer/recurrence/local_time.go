@@ -93,8 +93,8 @@ type span struct {
 	before     int64 // offset before the start
 }
 
-func (r *rule) spanAt(sec int64) span {
-	at := time.Unix(sec, 0).In(r.zone)
+func spanAt(zone *time.Location, sec int64) span {
+	at := time.Unix(sec, 0).In(zone)
 	_, offset := at.Zone()
 	s := span{math.MinInt64, math.MaxInt64, int64(offset), int64(offset)}
 	start, end := at.ZoneBounds()
@@ -115,7 +115,7 @@ func (r *rule) spanAt(sec int64) span {
 // changes near it, and one step for each change before it.
 func (r *rule) after(ms int64) int64 {
 	for {
-		s := r.spanAt(time.UnixMilli(ms + 1).Unix())
+		s := spanAt(r.zone, time.UnixMilli(ms+1).Unix())
 		first, never := r.within(&s, ms)
 		if first != 0 || never {
 			return first

@@ -3,7 +3,6 @@ package recurrence
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -127,16 +126,8 @@ func (h *Hours) Open(ms int64) (open bool, untilMs int64) {
 
 // clock is what the clock on the wall is ahead of UTC, in seconds, and when it is set next.
 func (h *Hours) clock(sec int64) (offset, set int64) {
-	at := time.Unix(sec, 0).In(h.zone)
-	_, ahead := at.Zone()
-	_, end := at.ZoneBounds()
-	switch {
-	case end.IsZero():
-		return int64(ahead), math.MaxInt64
-	case end.Unix() <= sec: // package time does so on 31 December of leap years from 2038 on
-		return int64(ahead), sec + 3600
-	}
-	return int64(ahead), end.Unix()
+	s := spanAt(h.zone, sec)
+	return s.offset, s.end
 }
 
 // next is the time after wall at which the window may change: midnight, from or to.
