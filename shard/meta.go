@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -118,8 +117,7 @@ func (m *metaGroup) entry() metaEntry {
 func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []byte {
 	b := encoding.AppendUvarints([]byte{byte(level)}, nowMs, origin, number, uint64(encoding.Flag(e.compares, metaCompares)))
 	for _, o := range e.ops {
-		b = binary.AppendUvarint(b, uint64(len(o.cmd)))
-		b = append(b, o.cmd...)
+		b = encoding.AppendBlock(b, o.cmd)
 	}
 	return b
 }

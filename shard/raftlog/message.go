@@ -47,13 +47,9 @@ func AppendMessage(b []byte, m *pb.Message) []byte {
 	set(len(m.Context) > 0, messageContext)
 	set(len(m.Entries) > 0, messageEntries)
 	set(m.Snapshot != nil, messageSnapshot)
-	b = append(b, byte(m.GetType()), bits)
-	b = binary.AppendUvarint(b, m.GetTo())
-	b = binary.AppendUvarint(b, m.GetFrom())
-	b = binary.AppendUvarint(b, m.GetTerm())
+	b = encoding.AppendUvarints(append(b, byte(m.GetType()), bits), m.GetTo(), m.GetFrom(), m.GetTerm())
 	if bits&messageLog != 0 {
-		b = binary.AppendUvarint(b, m.GetLogTerm())
-		b = binary.AppendUvarint(b, m.GetIndex())
+		b = encoding.AppendUvarints(b, m.GetLogTerm(), m.GetIndex())
 	}
 	if bits&messageCommit != 0 {
 		b = binary.AppendUvarint(b, m.GetCommit())
@@ -62,16 +58,14 @@ func AppendMessage(b []byte, m *pb.Message) []byte {
 		b = binary.AppendUvarint(b, m.GetRejectHint())
 	}
 	if bits&messageContext != 0 {
-		b = encoding.AppendBlock(b, string(m.Context))
+		b = encoding.AppendBlock(b, m.Context)
 	}
 	if bits&messageEntries != 0 {
 		b = appendMessageEntries(b, m)
 	}
 	if bits&messageSnapshot != 0 {
 		meta := m.Snapshot.GetMetadata()
-		b = binary.AppendUvarint(b, meta.GetIndex())
-		b = binary.AppendUvarint(b, meta.GetTerm())
-		b = record.AppendConf(b, meta.GetConfState())
+		b = record.AppendConf(encoding.AppendUvarints(b, meta.GetIndex(), meta.GetTerm()), meta.GetConfState())
 	}
 	return b
 }
@@ -96,10 +90,7 @@ func appendMessageEntries(b []byte, m *pb.Message) []byte {
 		if e.GetIndex() != m.GetIndex()+1+uint64(i) {
 			panic(fmt.Sprintf("raftlog: entry %d of a message is number %d after %d", i, e.GetIndex(), m.GetIndex()))
 		}
-		b = binary.AppendUvarint(b, e.GetTerm())
-		b = append(b, byte(e.GetType()))
-		b = binary.AppendUvarint(b, uint64(len(e.Data)))
-		b = append(b, e.Data...)
+		b = record.AppendEntry(b, e)
 	}
 	return b
 }

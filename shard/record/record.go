@@ -25,12 +25,15 @@ func AppendEntries(b []byte, ents []*pb.Entry) []byte {
 	b = append(b, recordVersion)
 	b = encoding.AppendUvarints(b, ents[0].GetIndex(), uint64(len(ents)))
 	for _, e := range ents {
-		b = binary.AppendUvarint(b, e.GetTerm())
-		b = append(b, byte(e.GetType()))
-		b = binary.AppendUvarint(b, uint64(len(e.Data)))
-		b = append(b, e.Data...)
+		b = AppendEntry(b, e)
 	}
 	return b
+}
+
+// AppendEntry encodes the term, type and data of an entry.
+func AppendEntry(b []byte, e *pb.Entry) []byte {
+	b = append(binary.AppendUvarint(b, e.GetTerm()), byte(e.GetType()))
+	return encoding.AppendBlock(b, e.Data)
 }
 
 // ReadEntries decodes ENTRIES. The data of the entries point into the body.
@@ -56,8 +59,7 @@ type HardState struct{ Term, Vote, Commit uint64 }
 // AppendHardState encodes HARDSTATE.
 func AppendHardState(b []byte, h HardState) []byte {
 	b = append(b, recordVersion)
-	b = encoding.AppendUvarints(b, h.Term, h.Vote)
-	return binary.AppendUvarint(b, h.Commit)
+	return encoding.AppendUvarints(b, h.Term, h.Vote, h.Commit)
 }
 
 func DecodeHardState(b []byte) (HardState, error) {
@@ -101,10 +103,7 @@ func DecodeMark(b []byte) (Mark, error) {
 // AppendConf encodes a membership: four lists of replica ids and the auto-leave flag.
 func AppendConf(b []byte, c *pb.ConfState) []byte {
 	for _, ids := range [][]uint64{c.GetVoters(), c.GetLearners(), c.GetVotersOutgoing(), c.GetLearnersNext()} {
-		b = binary.AppendUvarint(b, uint64(len(ids)))
-		for _, id := range ids {
-			b = binary.AppendUvarint(b, id)
-		}
+		b = encoding.AppendUvarints(binary.AppendUvarint(b, uint64(len(ids))), ids...)
 	}
 	return append(b, encoding.Flag(c.GetAutoLeave(), 1))
 }

@@ -204,8 +204,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 		s.slots += t.slotHash(h, o)
 	}
 	if o.State() == 0 {
-		dst = binary.AppendUvarint(append(dst, recordFree), uint64(h))
-		return binary.AppendUvarint(dst, uint64(t.slots.NextFree(h)))
+		return encoding.AppendUvarints(append(dst, recordFree), uint64(h), uint64(t.slots.NextFree(h)))
 	}
 	v := t.content.View(o.Ref)
 	if !s.child {
@@ -223,8 +222,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	dst = encoding.AppendUvarints(dst,
 		uint64(h), o.Seq(), uint64(o.Attempts()), uint64(o.When()), o.Marks(),
 		uint64(t.topics.rows[o.Topic].id), uint64(o.Rev), uint64(v.Target))
-	dst = binary.AppendUvarint(append(dst, v.Flags), uint64(len(v.Body)))
-	dst = append(dst, v.Body...)
+	dst = encoding.AppendBlock(append(dst, v.Flags), v.Body)
 	if o.Attempt != 0 {
 		r := t.attempts.At(o.Attempt)
 		s.blobs += t.content.ErrorHash(h, r.ErrRef)
@@ -243,7 +241,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	if o.Attempt != 0 {
 		if log := t.content.Attempts(t.attempts.At(o.Attempt).ErrRef); len(log) > 0 {
 			dst = binary.AppendUvarint(append(dst, recordAttempts), uint64(h))
-			dst = append(binary.AppendUvarint(dst, uint64(len(log))), log...)
+			dst = encoding.AppendBlock(dst, log)
 		}
 	}
 	return dst
@@ -257,18 +255,15 @@ func (s *Snapshot) appendTarget(dst []byte, row uint32) []byte {
 	}
 	s.damaged = s.damaged || !sound
 	dst = binary.AppendUvarint(append(dst, recordTarget), uint64(row))
-	dst = binary.AppendUvarint(dst, uint64(len(b)))
-	return append(dst, b...)
+	return encoding.AppendBlock(dst, b)
 }
 
 func (s *Snapshot) appendSuccessor(dst []byte, h timer.Handle, ref uint32) []byte {
 	v := s.t.content.View(ref)
 	s.blobs += s.t.content.Hash(h, &v)
 	dst = s.appendTarget(dst, v.Target)
-	dst = binary.AppendUvarint(append(dst, recordSuccessor), uint64(h))
-	dst = binary.AppendUvarint(dst, uint64(v.Target))
-	dst = binary.AppendUvarint(append(dst, v.Flags), uint64(len(v.Body)))
-	return append(dst, v.Body...)
+	dst = append(encoding.AppendUvarints(append(dst, recordSuccessor), uint64(h), uint64(v.Target)), v.Flags)
+	return encoding.AppendBlock(dst, v.Body)
 }
 
 // Flags of an array in a snapshot.
@@ -290,18 +285,13 @@ func (s *Snapshot) appendArray(dst []byte, h timer.Handle, a *content.Array, col
 	s.blobs += s.t.content.ArrayHash(h, a)
 	dst = binary.AppendUvarint(dst, uint64(a.Count))
 	payloads, names := s.t.content.Texts(a)
-	for _, text := range [...][]byte{payloads, names} {
-		dst = append(binary.AppendUvarint(dst, uint64(len(text))), text...)
-	}
-	return dst
+	return encoding.AppendBlock(encoding.AppendBlock(dst, payloads), names)
 }
 
 func (t *timers) appendRun(dst []byte, r *slab.Attempt) []byte {
 	dst = binary.AppendUvarint(dst, r.Fence)
 	dst = encoding.AppendVarints(dst, r.DueMs, r.EndedMs(), r.FiredMs, r.Lateness)
-	for _, n := range [...]uint32{r.Newer, r.Older, uint32(r.Status), r.DurMs, uint32(r.Holder)} {
-		dst = binary.AppendUvarint(dst, uint64(n))
-	}
+	dst = encoding.AppendUvarints(dst, uint64(r.Newer), uint64(r.Older), uint64(r.Status), uint64(r.DurMs), uint64(r.Holder))
 	text, answer := t.content.Failure(r.ErrRef)
 	return encoding.AppendFailure(dst, text, answer)
 }

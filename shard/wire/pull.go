@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"encoding/binary"
-
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -16,8 +14,7 @@ const (
 
 // AppendCandidatesRequest encodes a request for the first timers of a topic that a node has ready.
 func AppendCandidatesRequest(dst []byte, topic timer.TopicID, most int) []byte {
-	dst = binary.AppendUvarint(append(dst, version), uint64(topic))
-	return binary.AppendUvarint(dst, uint64(min(max(most, 0), maxWirePull)))
+	return encoding.AppendUvarints(append(dst, version), uint64(topic), uint64(min(max(most, 0), maxWirePull)))
 }
 
 // DecodeCandidatesRequest decodes the output of AppendCandidatesRequest.

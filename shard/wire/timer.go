@@ -1,16 +1,12 @@
 package wire
 
 import (
-	"encoding/binary"
-
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
 
 func AppendTimerRequest(dst []byte, id timer.ShardID, topic timer.TopicID, timerID string) []byte {
-	dst = binary.AppendUvarint(append(dst, version), uint64(id))
-	dst = binary.AppendUvarint(dst, uint64(topic))
-	return encoding.AppendBlock(dst, timerID)
+	return encoding.AppendBlock(encoding.AppendUvarints(append(dst, version), uint64(id), uint64(topic)), timerID)
 }
 
 func DecodeTimerRequest(b []byte) (id timer.ShardID, topic timer.TopicID, timerID string, err error) {

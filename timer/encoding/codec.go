@@ -108,7 +108,7 @@ func Text[T ~string | ~[]byte](c *Codec, v *T, limit int, what string) {
 		*v = T(c.Block(limit, what))
 		return
 	}
-	c.Out = append(binary.AppendUvarint(c.Out, uint64(len(*v))), *v...)
+	c.Out = AppendBlock(c.Out, *v)
 }
 
 // CutText is a text of which at most so many bytes are written.

@@ -45,12 +45,10 @@ func DecodeAnswer(b []byte) (*timer.Answer, error) {
 // one.
 func AppendFailure(dst, text, answer []byte) []byte {
 	if len(answer) == 0 {
-		dst = binary.AppendUvarint(dst, uint64(len(text)))
-		return append(dst, text...)
+		return AppendBlock(dst, text)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(text)|AnswerFollows))
-	dst = binary.AppendUvarint(append(dst, text...), uint64(len(answer)))
-	return append(dst, answer...)
+	return AppendBlock(append(dst, text...), answer)
 }
 
 // AppendError is AppendFailure of an attempt's error and answer.

@@ -130,7 +130,7 @@ func AppendVarints(dst []byte, all ...int64) []byte {
 	return dst
 }
 
-func AppendBlock(dst []byte, s string) []byte {
+func AppendBlock[T ~string | ~[]byte](dst []byte, s T) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(s)))
 	return append(dst, s...)
 }

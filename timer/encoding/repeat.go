@@ -1,10 +1,6 @@
 package encoding
 
-import (
-	"encoding/binary"
-
-	"carillon/timer"
-)
+import "carillon/timer"
 
 // maxRepeat bounds an encoded repeat.
 const maxRepeat = 2048
@@ -13,7 +9,7 @@ const maxRepeat = 2048
 func appendRepeat(dst []byte, p *timer.Repeat) []byte {
 	c := Codec{Out: make([]byte, 0, 128)}
 	c.repeat(p)
-	return append(binary.AppendUvarint(dst, uint64(len(c.Out))), c.Out...)
+	return AppendBlock(dst, c.Out)
 }
 
 // DecodeRepeat reads the output of appendRepeat after its length, into an empty repeat.
