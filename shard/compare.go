@@ -288,11 +288,6 @@ func (r *replica) trustAgain() {
 	r.compare.differs = false
 }
 
-// memoryFailed ends the process: the state on disk is right, and a restart reads it.
-func (r *replica) memoryFailed() {
-	r.w.host.fail(fmt.Errorf("shard %d: %w: test this machine's memory; a restart reads the state from the disk again", r.shard, ErrMemoryFault))
-}
-
 // Wrong lists the replicas of this node that are to be replaced because their state is wrong.
 func (h *Host) Wrong() (list []placement.WrongReplica) {
 	for _, w := range h.workers {

@@ -120,15 +120,6 @@ func (s *timerShard) refusePulls() {
 	s.pulls = nil
 }
 
-// expirePulls answers requests that have waited too long to be proposed.
-func (s *timerShard) expirePulls(now time.Duration) {
-	for len(s.pulls) > 0 && s.pulls[0].deadline <= now {
-		s.pulls[0].answer(s.g.timeoutError())
-		s.pulls[0] = nil
-		s.pulls = s.pulls[1:]
-	}
-}
-
 // PullFrom leases ready timers of a topic to a consumer, from shards that this node leads. It may
 // return fewer timers than asked for, as other consumers may be faster. It returns an error only if
 // it returns no timers. After ErrUnknown some may be leased nevertheless, until their leases

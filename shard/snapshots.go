@@ -172,7 +172,7 @@ func (w *worker) begin(run *snapshotRun, state timer.Saving) {
 // feedSnapshot passes the next chunk to the writer, if the writer has room.
 func (w *worker) feedSnapshot() {
 	if run := w.snapshot; !run.feed.Next() {
-		run.group.memoryFailed()
+		w.host.fail(fmt.Errorf("shard %d: %w: test this machine's memory; a restart reads the state from the disk again", run.group.shard, ErrMemoryFault))
 	}
 }
 

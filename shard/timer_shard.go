@@ -206,7 +206,11 @@ func (s *timerShard) expire(now time.Duration) {
 		}
 	}
 	s.scheduler.Leases.Expire(now)
-	s.expirePulls(now)
+	for len(s.pulls) > 0 && s.pulls[0].deadline <= now { // it has waited too long to be proposed
+		s.pulls[0].answer(s.g.timeoutError())
+		s.pulls[0] = nil
+		s.pulls = s.pulls[1:]
+	}
 }
 
 func (s *timerShard) receive(kind byte, from uint64, body []byte) {

@@ -1,5 +1,7 @@
 package timer
 
+import "cmp"
+
 // Share is how many timers to pull from a shard.
 type Share struct {
 	Shard  ShardID
@@ -22,11 +24,8 @@ type Candidate struct {
 	Bytes    int // approximate size of its payload and the rest
 }
 
-// Before orders timers for pulls: by priority, then due time. Their arrival is known only within a
+// Compare orders timers for pulls: by priority, then due time. Their arrival is known only within a
 // shard.
-func (c *Candidate) Before(p *Candidate) bool {
-	if c.Priority != p.Priority {
-		return c.Priority > p.Priority
-	}
-	return c.DueMs < p.DueMs
+func (c Candidate) Compare(p Candidate) int {
+	return cmp.Or(cmp.Compare(p.Priority, c.Priority), cmp.Compare(c.DueMs, p.DueMs))
 }

@@ -332,9 +332,6 @@ func (kq *keyQueues) deferCompaction(l *keyLane) {
 	kq.rest(l)
 }
 
-// needsScan reports that leases of a topic count which scanBlockers finds.
-func (kq *keyQueues) needsScan(q *topicQueue) bool { return q.mode.most > 0 || q.limiterUse != nil }
-
 // preemptUnstarted returns a lease that was taken ahead of its due time, if an earlier timer of the
 // key has come since.
 func (kq *keyQueues) preemptUnstarted(k *keyQueue) {

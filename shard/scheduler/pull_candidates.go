@@ -40,18 +40,8 @@ func newPulledTopics(s *Scheduler) pulledTopics {
 	}
 }
 
-// SortCandidates sorts candidates by Before; equal ones keep their order.
-func SortCandidates(list []timer.Candidate) {
-	slices.SortStableFunc(list, func(a, b timer.Candidate) int {
-		switch {
-		case a.Before(&b):
-			return -1
-		case b.Before(&a):
-			return 1
-		}
-		return 0
-	})
-}
+// SortCandidates sorts candidates; equal ones keep their order.
+func SortCandidates(list []timer.Candidate) { slices.SortStableFunc(list, timer.Candidate.Compare) }
 
 // Pulled reports that consumers fetch the topic's timers.
 func (q *topicQueue) pulled() bool { return q.topic != nil && q.topic.Policy.Pull }

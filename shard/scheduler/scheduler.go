@@ -259,8 +259,14 @@ func (s *Scheduler) Rebase() {
 // is something to do.
 func (s *Scheduler) Refresh(ids ...timer.TopicID) bool { return s.changed.begin(ids) }
 
-// DeliveryChanged handles a logged change of a topic's delivery, by call or by pull.
-func (s *Scheduler) DeliveryChanged(topic timer.TopicID) { s.topics.deliveryChanged(topic) }
+// DeliveryChanged handles a logged change of a topic's delivery, by call or by pull: timers that it
+// held back may go now.
+func (s *Scheduler) DeliveryChanged(topic timer.TopicID) {
+	if q := s.topics.byID[topic]; s.active && q != nil {
+		s.topics.join(q)
+		s.env.WakeNext()
+	}
+}
 
 // RearmAll puts the timers that left the wheel and have no lease back, in slices.
 func (s *Scheduler) RearmAll() { s.due.rearmAll() }

@@ -185,7 +185,7 @@ func (tq *topicQueues) ordered(q *topicQueue) bool {
 	if q.mode.serial && (!tq.due.caughtUp || len(q.moving) > 0 || len(tq.compaction.queues) > 0) {
 		return false
 	}
-	return !tq.keys.scanning || !tq.keys.needsScan(q)
+	return !tq.keys.scanning || q.mode.most == 0 && q.limiterUse == nil // scanBlockers finds leases that count at its limits
 }
 
 // creditGranted handles a slot that a topic waited for.
@@ -216,15 +216,6 @@ func (tq *topicQueues) returnCredits(q *topicQueue) {
 func (tq *topicQueues) returnSpares(q *topicQueue) {
 	for q.ready[0].Len() > 0 {
 		tq.returnPermits(q.ready[0].First())
-	}
-}
-
-// deliveryChanged handles a logged change of a topic's delivery, by call or by pull: timers that it
-// held back may go now.
-func (tq *topicQueues) deliveryChanged(topic timer.TopicID) {
-	if q := tq.byID[topic]; tq.active && q != nil {
-		tq.join(q)
-		tq.env.WakeNext()
 	}
 }
 

@@ -79,7 +79,9 @@ func (t *Table) applyItem(it *items) timer.Result {
 	case itemClock:
 		t.setClock(it.nowMs)
 	case itemSeriesSeen:
-		t.seriesSeen()
+		if t.restamped == seriesAwait {
+			t.restamped = noRestamp
+		}
 	case itemCompare:
 		t.compares = true
 	case itemDivide:

@@ -171,13 +171,6 @@ func (r *restamping) stamps(t *Table, h timer.Handle, s *slab.Slot, asked int64)
 	}
 }
 
-// seriesSeen records that the leader has corrected all series.
-func (r *restamping) seriesSeen() {
-	if r.restamped == seriesAwait {
-		r.restamped = noRestamp
-	}
-}
-
 // Restamping reports whether slots are still being restamped after the clock was set back.
 func (r *restamping) Restamping() bool { return r.restamped < seriesAwait }
 

@@ -16,7 +16,9 @@ package table
 
 import (
 	"carillon/shard/table/content"
+	"carillon/shard/table/index"
 	"carillon/timer"
+	"carillon/wheel"
 )
 
 // Table is the state machine of one shard. It has no clock, lock or goroutine and does no I/O: its
@@ -51,9 +53,10 @@ type Table struct {
 }
 
 func New(id timer.ShardID, nowMs int64) *Table {
+	all := timers{content: content.New(), topics: newTopics(), chains: places{}, naming: newOutcomeTopics(), ids: index.New(), collections: newCollections()}
 	return &Table{
-		id: id, updater: newUpdater(nowMs), closedTopics: newClosedTopics(), deliveries: newDeliveries(),
-		restamping: restamping{noRestamp},
+		id: id, updater: updater{timetable: timetable{timers: all, wheel: wheel.New(wheel.Tick(nowMs))}},
+		closedTopics: newClosedTopics(), deliveries: newDeliveries(), restamping: restamping{noRestamp},
 	}
 }
 

@@ -26,10 +26,6 @@ type timers struct {
 	division
 }
 
-func newTimers() timers {
-	return timers{content: content.New(), topics: newTopics(), chains: places{}, naming: newOutcomeTopics(), ids: index.New(), collections: newCollections()}
-}
-
 // Len returns the number of timers, including ended ones.
 func (t *timers) Len() int { return int(t.slots.High) - t.slots.Unused }
 

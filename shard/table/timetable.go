@@ -21,10 +21,6 @@ type timetable struct {
 	queued     queuedTimers
 }
 
-func newTimetable(nowMs int64) timetable {
-	return timetable{timers: newTimers(), wheel: wheel.New(wheel.Tick(nowMs))}
-}
-
 // MemoryBytes returns the bytes allocated for timers, in use or not.
 func (t *timetable) MemoryBytes() int64 {
 	const wheelNode, wheelChunk, chainEntry, namingEntry = 20, 1024, 72, 32

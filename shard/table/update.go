@@ -23,8 +23,6 @@ type updater struct {
 	moved  timer.Handle // the last one that it has visited; not replicated
 }
 
-func newUpdater(nowMs int64) updater { return updater{timetable: newTimetable(nowMs)} }
-
 // beginUpdate opens the update of a slot that is or was in use; endUpdate closes it. A snapshot in
 // progress saves the slot's old content, and the sums and counts follow the change. Another slot
 // may change meanwhile only within its own beginUpdate and endUpdate.
