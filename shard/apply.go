@@ -119,19 +119,6 @@ func (s *timerShard) showOutcomes() {
 	}
 }
 
-// own removes and returns the proposal that became the entry. It returns nil if this leadership did
-// not propose the entry.
-func (s *timerShard) own(e *pb.Entry) (*proposal, error) {
-	_, origin, number, err := table.BatchHead(e.Data)
-	if err != nil || origin != s.g.w.host.origin || len(s.g.pipeline.proposals) == 0 || s.g.pipeline.proposals[0].number != number {
-		return nil, err
-	}
-	p := s.g.pipeline.proposals[0]
-	s.g.pipeline.proposals[0] = proposal{}
-	s.g.pipeline.proposals = s.g.pipeline.proposals[1:]
-	return &p, nil
-}
-
 // answer passes an item's result to its operation, its pull request or the scheduler.
 func (s *timerShard) answer(it *item, r *timer.Result) {
 	switch it.kind {

@@ -265,11 +265,8 @@ func (h *Host) Drain(ctx context.Context) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for called := h.cfg.Clock.Mono(); ; {
-		var mu sync.Mutex
 		calls, flights := 0, 0
-		h.onWorkers(func(w *worker) {
-			mu.Lock()
-			defer mu.Unlock()
+		h.inTurn(func(w *worker) {
 			for _, s := range w.shards {
 				calls += s.scheduler.View.Calling()
 				flights += s.scheduler.Leases.Drain()

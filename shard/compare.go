@@ -148,13 +148,10 @@ func (c *comparison) rightPoint(r *replica, index uint64) *statePoint {
 // mostHave reports whether a majority of the voters had the state p. A single voter proves nothing:
 // the group may be replacing a right replica by a wrong one.
 func (c *comparison) mostHave(voters []uint64, p *statePoint) bool {
-	n := 0
-	for _, id := range voters {
-		if o := c.point(id, p.index); o != nil && o.same(p) {
-			n++
-		}
-	}
-	return n > 1 && 2*n > len(voters)
+	return len(voters) > 1 && most(voters, func(id uint64) bool {
+		o := c.point(id, p.index)
+		return o != nil && o.same(p)
+	})
 }
 
 // undecided reports whether all voters have reported, and the state of one differs from this

@@ -456,6 +456,16 @@ func (c *call) refuse(error) { c.wait.done() } // its function is not run
 // skipped.
 func (h *Host) onWorkers(fn func(w *worker)) { callWorkers(h, call{fn: fn}) }
 
+// inTurn runs fn on every worker, on one at a time, and waits for all.
+func (h *Host) inTurn(fn func(w *worker)) {
+	var mu sync.Mutex
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		fn(w)
+	})
+}
+
 func callWorkers(h *Host, c call) {
 	wait := h.newWaiter(len(h.workers) + 1)
 	c.wait = wait

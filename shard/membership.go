@@ -249,9 +249,14 @@ func (m *membership) nextChange(r *replica, voters, learners []uint64) *pb.ConfC
 // removed only then: the planner may not know yet that one of these voters is down, and after the
 // change the group could not even elect a leader (I14).
 func (m *membership) mostCaughtUp(r *replica, voters []uint64) bool {
+	return most(voters, func(id uint64) bool { return id == r.id || m.hasCaughtUp(r, id) })
+}
+
+// most reports whether most voters do.
+func most(voters []uint64, do func(id uint64) bool) bool {
 	n := 0
 	for _, id := range voters {
-		if id == r.id || m.hasCaughtUp(r, id) {
+		if do(id) {
 			n++
 		}
 	}

@@ -75,16 +75,13 @@ func (m *metaGroup) propose() {
 	if len(entry.ops) == 0 && !entry.compares {
 		return // all waiting commands were refused
 	}
-	r.pipeline.number++
-	b := entry.encode(r.w.host.agreed(), uint64(r.w.now.WallMs), r.w.host.origin, r.pipeline.number)
-	r.w.budget.proposed += len(b)
-	p := proposal{number: r.pipeline.number, metas: entry.ops}
-	if err := r.raft.Propose(b); err != nil {
-		m.dropped(&p)
+	b := entry.encode(r.w.host.agreed(), uint64(r.w.now.WallMs), r.w.host.origin, r.pipeline.number+1)
+	p := proposal{metas: entry.ops}
+	if !r.pipeline.submit(r, b, p) {
+		p.fail(timer.ErrNoLeader) // the commands had no effect, so clients can try again
 		return
 	}
 	r.compare.wanted = false
-	r.pipeline.proposals = append(r.pipeline.proposals, p)
 }
 
 // metaEntry is an entry that is about to be proposed.
@@ -120,14 +117,6 @@ func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []
 		b = encoding.AppendBlock(b, o.cmd)
 	}
 	return b
-}
-
-// dropped answers the commands of an entry that raft refused. They had no effect, so clients can
-// try again; see timerShard.dropped.
-func (m *metaGroup) dropped(p *proposal) {
-	m.g.pipeline.number--
-	m.g.pipeline.refusedUntil = m.g.w.now.Mono + tickInterval
-	p.fail(timer.ErrNoLeader)
 }
 
 // metaResult is the result of an applied entry.
@@ -184,14 +173,11 @@ func (m *metaGroup) apply(e *pb.Entry) (compares bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if out.origin != r.w.host.origin || len(r.pipeline.proposals) == 0 || r.pipeline.proposals[0].number != out.number {
-		return out.compares, nil
-	}
-	p := r.pipeline.proposals[0]
-	r.pipeline.proposals = r.pipeline.proposals[1:]
-	for i, o := range p.metas {
-		if o != nil {
-			o.answer(out.results[i], nil)
+	if p := r.pipeline.own(r, out.origin, out.number); p != nil {
+		for i, o := range p.metas {
+			if o != nil {
+				o.answer(out.results[i], nil)
+			}
 		}
 	}
 	return out.compares, nil

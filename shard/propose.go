@@ -52,6 +52,35 @@ const (
 	divisionItem // of the division of the shard, or a sweep after it
 )
 
+// submit hands an entry with the next number to raft. Raft refuses it if the leadership is over or
+// about to be, or if too much is uncommitted. Nothing in it took effect then. The next proposal is
+// made at the next tick: before, raft would refuse it for the same reason, and the scheduler would
+// acquire and return the same permits in a loop.
+func (p *pipeline) submit(r *replica, entry []byte, made proposal) (ok bool) {
+	r.w.budget.proposed += len(entry)
+	if err := r.raft.Propose(entry); err != nil { // raft copies the data
+		p.refusedUntil = r.w.now.Mono + tickInterval
+		return false
+	}
+	p.number++
+	made.number, made.bytes = p.number, len(entry)
+	p.proposals = append(p.proposals, made)
+	p.proposedAt = r.w.now.Mono
+	return true
+}
+
+// own removes and returns the proposal that became an entry. It returns nil if this leadership did
+// not propose the entry.
+func (p *pipeline) own(r *replica, origin, number uint64) *proposal {
+	if origin != r.w.host.origin || len(p.proposals) == 0 || p.proposals[0].number != number {
+		return nil
+	}
+	own := p.proposals[0]
+	p.proposals[0] = proposal{}
+	p.proposals = p.proposals[1:]
+	return &own
+}
+
 // fail answers the operations of the proposals that are not applied: their outcome
 // is unknown.
 func (p *pipeline) fail() {
@@ -194,16 +223,10 @@ func (s *timerShard) propose() {
 
 // submit hands the entry that was made to raft.
 func (s *timerShard) submit() {
-	s.g.pipeline.number++
 	s.g.w.out.operations += len(s.items)
-	s.g.w.budget.proposed += s.batch.Size()
-	p := proposal{number: s.g.pipeline.number, bytes: s.batch.Size(), items: s.items}
-	if err := s.g.raft.Propose(s.batch.Bytes()); err != nil { // raft copies the data
+	if p := (proposal{items: s.items}); !s.g.pipeline.submit(s.g, s.batch.Bytes(), p) {
 		s.dropped(&p)
-		return
 	}
-	s.g.pipeline.proposals = append(s.g.pipeline.proposals, p)
-	s.g.pipeline.proposedAt = s.g.w.now.Mono
 }
 
 func (s *timerShard) proposeCommands() {
@@ -243,13 +266,8 @@ func (s *timerShard) proposeCommand(o *op) {
 	s.items = append(s.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: cmd.From})
 }
 
-// dropped undoes a proposal that raft refused, because the leadership is over or about to be, or
-// because too much is uncommitted. Nothing in it took effect. The next proposal is made at the next
-// tick: before, raft would refuse it for the same reason, and the scheduler would acquire and
-// return the same permits in a loop.
+// dropped undoes a proposal that raft refused.
 func (s *timerShard) dropped(p *proposal) {
-	s.g.pipeline.number--
-	s.g.pipeline.refusedUntil = s.g.w.now.Mono + tickInterval
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,14 +56,8 @@ func (s *timerShard) proposePulls() {
 	if s.scheduler.InDoubt() {
 		return // until a majority has confirmed that this node leads
 	}
-	var keep []*pullRequest
-	for i, t := range s.pulls {
-		if s.batch.Size() >= table.MaxBatchBytes || !s.pullFor(t) {
-			keep = append(keep, t)
-		}
-		s.pulls[i] = nil
-	}
-	if s.pulls = keep; len(keep) > 0 {
+	s.pulls = slices.DeleteFunc(s.pulls, func(t *pullRequest) bool { return s.batch.Size() < table.MaxBatchBytes && s.pullFor(t) })
+	if len(s.pulls) > 0 {
 		s.g.w.touchNext(s.g)
 	}
 }

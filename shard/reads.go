@@ -115,7 +115,8 @@ func (r *reads) answered(g *replica, voter, number uint64) {
 // confirm handles the answers of a majority: this node led when it asked. some: there was one.
 func (r *reads) confirm(g *replica) (some bool) {
 	conf := g.store.Conf
-	for len(r.asked) > 0 && r.most(g, conf.Voters) && (len(conf.VotersOutgoing) == 0 || r.most(g, conf.VotersOutgoing)) {
+	did := func(id uint64) bool { return id == g.id || r.confirmed[id] >= r.asked[0].number }
+	for len(r.asked) > 0 && most(conf.Voters, did) && (len(conf.VotersOutgoing) == 0 || most(conf.VotersOutgoing, did)) {
 		b := &r.asked[0]
 		for _, rd := range b.reads {
 			rd.index = b.index
@@ -131,29 +132,15 @@ func (r *reads) confirm(g *replica) (some bool) {
 	return some
 }
 
-// most reports whether most of some voters have confirmed the oldest question.
-func (r *reads) most(g *replica, voters []uint64) bool {
-	n := 0
-	for _, id := range voters {
-		if id == g.id || r.confirmed[id] >= r.asked[0].number {
-			n++
-		}
-	}
-	return 2*n > len(voters)
-}
-
 func (r *reads) serve(g *replica) {
-	keep := r.ready[:0]
-	for _, rd := range r.ready {
-		if rd.index <= g.applied {
-			rd.serve(scanSlots)
-			rd.answer(nil)
-			continue
+	r.ready = slices.DeleteFunc(r.ready, func(rd *read) bool {
+		if rd.index > g.applied {
+			return false
 		}
-		keep = append(keep, rd)
-	}
-	clear(r.ready[len(keep):])
-	r.ready = keep
+		rd.serve(scanSlots)
+		rd.answer(nil)
+		return true
+	})
 	g.w.scan(g)
 }
 
@@ -212,16 +199,13 @@ func (r *reads) fail(err error) {
 // expire answers reads that have waited too long.
 func (r *reads) expire(now time.Duration) {
 	late := func(list []*read, err error) []*read {
-		keep := list[:0]
-		for _, rd := range list {
+		return slices.DeleteFunc(list, func(rd *read) bool {
 			if rd.deadline > now {
-				keep = append(keep, rd)
-				continue
+				return false
 			}
 			rd.answer(err)
-		}
-		clear(list[len(keep):])
-		return keep
+			return true
+		})
 	}
 	r.fresh = late(r.fresh, timer.ErrNoLeader)
 	for i := range r.asked {

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/raft/v3"
@@ -110,10 +109,7 @@ type GroupStatus struct {
 // Groups returns the status of all groups.
 func (h *Host) Groups() []GroupStatus {
 	out := make([]GroupStatus, len(h.all()))
-	var mu sync.Mutex
-	h.onWorkers(func(w *worker) {
-		mu.Lock()
-		defer mu.Unlock()
+	h.inTurn(func(w *worker) {
 		for _, r := range w.groups {
 			out[r.shard] = r.status()
 		}
@@ -186,12 +182,9 @@ type Stats struct {
 }
 
 func (h *Host) Stats() Stats {
-	var mu sync.Mutex
 	var s Stats
 	s.Memory.Arrivals = h.arriving.Load()
-	h.onWorkers(func(w *worker) {
-		mu.Lock()
-		defer mu.Unlock()
+	h.inTurn(func(w *worker) {
 		s.Queued += w.queued.Load()
 		m := w.holds()
 		s.Memory.add(&m)
@@ -334,11 +327,8 @@ func (a *Activity) of(id timer.TopicID) *TopicActivity {
 // TakeActivity returns the attempts since the previous call and the timers that are overdue now. It
 // must have only one caller, because each call resets the attempts.
 func (h *Host) TakeActivity() Activity {
-	var mu sync.Mutex
 	a := Activity{Topics: map[timer.TopicID]*TopicActivity{}}
-	h.onWorkers(func(w *worker) {
-		mu.Lock()
-		defer mu.Unlock()
+	h.inTurn(func(w *worker) {
 		for id, n := range w.firedBy {
 			a.of(id).Fired.add(n)
 		}

@@ -3,7 +3,6 @@ package shard
 import (
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"carillon/shard/idle"
@@ -321,30 +320,27 @@ func (h *Host) ClockMoved() {
 // DropFinished has the shards drop finished timers that are kept for too long, which each entry
 // does and a clock that runs sees to: the canary's entries do. It reports whether there are any;
 // they are gone once it reports none.
-func (h *Host) DropFinished() bool {
-	var some atomic.Bool
-	h.onWorkers(func(w *worker) {
+func (h *Host) DropFinished() (some bool) {
+	h.inTurn(func(w *worker) {
 		for _, s := range w.shards {
 			if s.scheduler.Leads() && s.table.FinishedOverdue(w.now.WallMs) {
-				some.Store(true)
+				some = true
 				s.putCanary()
 				w.touch(s.g)
 			}
 		}
 	})
-	return some.Load()
+	return some
 }
 
 // Left counts the timers that were due by now and have not ended, and those of them that are
 // leased.
 func (h *Host) Left() (n, leased int64) {
-	var sums [2]atomic.Int64
-	h.onWorkers(func(w *worker) {
+	h.inTurn(func(w *worker) {
 		for _, s := range w.shards {
-			n, leased := s.scheduler.Left()
-			sums[0].Add(n)
-			sums[1].Add(leased)
+			all, held := s.scheduler.Left()
+			n, leased = n+all, leased+held
 		}
 	})
-	return sums[0].Load(), sums[1].Load()
+	return n, leased
 }

@@ -53,10 +53,11 @@ func (h *Host) shard(id timer.ShardID) *timerShard { return h.group(id).machine.
 
 func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 	r := s.g
-	p, err := s.own(e)
+	_, origin, number, err := table.BatchHead(e.Data)
 	if err != nil {
 		return false, err
 	}
+	p := r.pipeline.own(r, origin, number)
 	var want func(int, *timer.Result) bool
 	if p != nil {
 		want = func(i int, x *timer.Result) bool {

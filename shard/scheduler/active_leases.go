@@ -238,18 +238,13 @@ func (al *activeLeases) await(f *activeLease, o ClientChange) {
 // Expire answers ErrOverloaded to client changes that have waited too long for a lease to be
 // applied or a call to end.
 func (al *activeLeases) Expire(now time.Duration) {
-	keep := al.blocked[:0]
-	for _, f := range al.blocked {
+	al.blocked = slices.DeleteFunc(al.blocked, func(f *activeLease) bool {
 		for len(f.waiting) > 0 && f.waiting[0].WaitsUntil() <= now {
 			f.waiting[0].Answer(timer.Result{}, timer.ErrOverloaded)
 			f.waiting = f.waiting[1:]
 		}
-		if len(f.waiting) > 0 {
-			keep = append(keep, f)
-		}
-	}
-	clear(al.blocked[len(keep):])
-	al.blocked = keep
+		return len(f.waiting) == 0
+	})
 }
 
 // ended judges a call that has ended, or reports it if this node leads no more.
