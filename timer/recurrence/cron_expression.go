@@ -145,13 +145,8 @@ func (f *cronField) value(text string) (int, error) {
 // digits reads a number of up to nine digits. A step may be longer than its field: then the first
 // value is the only one.
 func digits(text string) (n int, ok bool) {
-	for i := range len(text) {
-		if text[i] < '0' || text[i] > '9' || i == 9 {
-			return 0, false
-		}
-		n = n*10 + int(text[i]-'0')
-	}
-	return n, text != ""
+	v, err := strconv.ParseUint(text, 10, 64)
+	return int(v), err == nil && len(text) <= 9
 }
 
 func (e *expression) day(t time.Time) bool {

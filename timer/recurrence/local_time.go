@@ -50,40 +50,17 @@ func FirstCron(expression, zone string, ms int64) int64 {
 // Local is the instant of a local time in a zone, which is given as if it were UTC. A time that a
 // clock change skips is moved by the gap; one that comes twice is the first.
 func Local(wall time.Time, zone *time.Location) time.Time {
-	r := rule{expression: &expression{}, zone: zone}
-	first, _ := r.instants(wall)
-	return first
-}
-
-// wall is the local time of an instant, represented in UTC.
-func (r *rule) wall(t time.Time) time.Time {
-	_, offset := t.In(r.zone).Zone()
-	return t.Add(time.Duration(offset) * time.Second)
-}
-
-// instants are the instants of a local time: none, one or two, in order.
-func (r *rule) instants(wall time.Time) (first, second time.Time) {
-	_, before := wall.Add(-26 * time.Hour).In(r.zone).Zone() // no place is that far from UTC
-	_, after := wall.Add(26 * time.Hour).In(r.zone).Zone()
-	early := wall.Add(-time.Duration(before) * time.Second)
-	late := wall.Add(-time.Duration(after) * time.Second)
-	real := func(t time.Time) bool { return r.wall(t).Equal(wall) }
-	switch {
-	case before == after:
-		return early, time.Time{}
-	case real(early) && real(late):
-		if !r.rhythm {
-			late = time.Time{}
-		}
-		return early, late
-	case real(early):
-		return early, time.Time{}
-	case real(late):
-		return late, time.Time{}
-	case r.rhythm:
-		return time.Time{}, time.Time{}
+	offset := func(t time.Time) time.Duration {
+		_, sec := t.In(zone).Zone()
+		return time.Duration(sec) * time.Second
 	}
-	return early, time.Time{}
+	early := wall.Add(-offset(wall.Add(-26 * time.Hour))) // no place is that far from UTC
+	late := wall.Add(-offset(wall.Add(26 * time.Hour)))
+	real := func(t time.Time) bool { return t.Add(offset(t)).Equal(wall) }
+	if real(late) && !real(early) {
+		return late
+	}
+	return early
 }
 
 // span is a time between two clock changes, in Unix seconds.
