@@ -5,7 +5,6 @@ package recurrence
 
 import (
 	"cmp"
-	"container/list"
 	"math"
 
 	"carillon/timer"
@@ -76,20 +75,14 @@ func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
 	return next
 }
 
-// Calendar caches parsed rules, because parsing costs more than evaluating. It keeps the
-// maxCalendar most recently used. It is for one goroutine.
+// Calendar caches parsed rules, because parsing costs more than evaluating. When it has maxCalendar
+// it begins anew. It is for one goroutine.
 type Calendar struct {
-	Zones  *Zones // nil: Release
-	rules  map[ruleKey]*list.Element
-	recent list.List // of *remembered, most recently used first
+	Zones *Zones // nil: Release
+	rules map[ruleKey]*rule
 }
 
 type ruleKey struct{ expression, zone string }
-
-type remembered struct {
-	key  ruleKey
-	rule *rule
-}
 
 // cron is the first occurrence of a valid rule later than ms; 0: none within ten years.
 func (c *Calendar) cron(expression, zone string, ms int64) int64 {
@@ -101,23 +94,17 @@ func (c *Calendar) cron(expression, zone string, ms int64) int64 {
 }
 
 func (c *Calendar) rule(key ruleKey) *rule {
-	if e := c.rules[key]; e != nil {
-		c.recent.MoveToFront(e)
-		return e.Value.(*remembered).rule
+	if r := c.rules[key]; r != nil {
+		return r
 	}
 	r, err := newRule(key.expression, key.zone, cmp.Or(c.Zones, Release))
 	if err != nil {
 		return nil
 	}
-	if c.rules == nil {
-		c.rules = map[ruleKey]*list.Element{}
+	if c.rules == nil || len(c.rules) == maxCalendar {
+		c.rules = map[ruleKey]*rule{}
 	}
-	if len(c.rules) == maxCalendar {
-		last := c.recent.Back()
-		c.recent.Remove(last)
-		delete(c.rules, last.Value.(*remembered).key)
-	}
-	c.rules[key] = c.recent.PushFront(&remembered{key, r})
+	c.rules[key] = r
 	return r
 }
 
