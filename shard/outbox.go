@@ -61,17 +61,11 @@ type outgoing struct {
 // addMessage appends a message to this turn's frame for a node; body appends its content.
 // entries is the capacity to reserve for entries, in bytes.
 func (w *worker) addMessage(node uint64, kind byte, id timer.ShardID, entries int, body func(frame []byte) []byte) {
-	var o *outgoing
-	for i := range w.outbox {
-		if w.outbox[i].node == node {
-			o = &w.outbox[i]
-			break
-		}
+	i := slices.IndexFunc(w.outbox, func(o outgoing) bool { return o.node == node })
+	if i < 0 {
+		i, w.outbox = len(w.outbox), append(w.outbox, outgoing{node: node})
 	}
-	if o == nil {
-		w.outbox = append(w.outbox, outgoing{node: node})
-		o = &w.outbox[len(w.outbox)-1]
-	}
+	o := &w.outbox[i]
 	if len(o.frame) == 0 {
 		o.frame = append(make([]byte, 0, min(max(o.usual, 64), frameFlush)+entries), frameVersion)
 	} else if entries > 0 {
