@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -100,7 +99,11 @@ func shardOfID(id string) (uint32, bool) {
 // AppendUID appends a name that identifies one timer for ever: its shard, its number there, and a
 // random tag that distinguishes clusters that were restored or merged.
 func AppendUID(b []byte, id ShardID, seq uint64, tag uint32) []byte {
-	return fmt.Appendf(b, "%04x-%x-%08x", uint32(id), seq, tag)
+	b = appendHex(b, uint64(id), 4)
+	b = append(b, '-')
+	b = appendHex(b, seq, 1)
+	b = append(b, '-')
+	return appendHex(b, uint64(tag), 8)
 }
 
 // ParseUID reads what AppendUID wrote.
@@ -113,4 +116,14 @@ func ParseUID(s string) (id ShardID, seq uint64, tag uint32, ok bool) {
 	id, tag = ShardID(a), uint32(c)
 	ok = errors.Join(err1, err2, err3) == nil && string(AppendUID(nil, id, seq, tag)) == s
 	return id, seq, tag, ok
+}
+
+// appendHex appends at least width digits, without fmt: each call of a timer needs some.
+func appendHex(b []byte, v uint64, width int) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		if d := v >> shift; d != 0 || shift < 4*width {
+			b = append(b, idAlphabet[d&15])
+		}
+	}
+	return b
 }
