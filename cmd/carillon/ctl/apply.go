@@ -1,7 +1,6 @@
 package ctl
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -200,13 +199,13 @@ func (a *applyCmd) plan(ctl *Command, wanted []topicInFile) (steps []step, err e
 	serial := map[string]bool{} // the file's topics, each after those that its policy names
 	for i := range wanted {
 		t := &wanted[i]
-		body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", t.name)})
+		row, err := ctl.findTopic(t.name)
 		_, refused := errors.AsType[*client.Problem](err)
 		s := a.step(t.name, "create", http.MethodPut, t.policy, "")
 		switch {
+		case err == nil && row != nil:
+			s, err = a.compare(t, row)
 		case err == nil:
-			s, err = a.compare(t, body)
-		case errors.Is(err, client.ErrUnknownTopic):
 			_, err = t.shown(nil)
 		case refused:
 			err = t.fault(t.line, err.Error())
@@ -249,12 +248,9 @@ func (s *step) checkOutcomes(ctl *Command, t *topicInFile, later []topicInFile, 
 		}
 		isSerial, sent := serial[to]
 		if !sent {
-			body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", to)})
-			var row topicRow
+			row, err := ctl.findTopic(to)
 			switch {
-			case err == nil:
-				err = readAnswer(body, &row)
-			case !errors.Is(err, client.ErrUnknownTopic):
+			case err != nil || row != nil:
 			case slices.ContainsFunc(later, func(o topicInFile) bool { return o.name == to }):
 				err = fmt.Errorf("it needs that topic in order to be made; make it first: carillon ctl topics put %s --policy '{}'", to)
 			default:
@@ -283,11 +279,7 @@ func (a *applyCmd) step(topic, action, method string, body fields, version strin
 }
 
 // compare plans for a topic that is there.
-func (a *applyCmd) compare(t *topicInFile, answer []byte) (step, error) {
-	var row topicRow
-	if err := readAnswer(answer, &row); err != nil {
-		return step{}, err
-	}
+func (a *applyCmd) compare(t *topicInFile, row *topicRow) (step, error) {
 	want, err := t.shown(row.Policy)
 	if err != nil {
 		return step{}, err
@@ -348,7 +340,5 @@ func patchTo(have, want, file fields) (patch fields, changes []topics.FieldChang
 
 // membersOf reads an object; anything else has no members.
 func membersOf(object []byte) fields { return topics.MembersOf(object) }
-
-func isObject(raw []byte) bool { return bytes.HasPrefix(raw, []byte("{")) }
 
 func same(a, b []byte) bool { return topics.Same(a, b) }

@@ -76,7 +76,12 @@ func (b *backupCmd) copy(ctl *Command, to io.Writer, term *terminal.Terminal) er
 		return err
 	}
 	defer from.Close()
-	return b.take(from, to, term)
+	head, size, err := backup.Copy(to, from) // which verifies it on the way
+	if err != nil {
+		return fmt.Errorf("%w; the backup is of no use, take it again", err)
+	}
+	describe(head, size, term)
+	return nil
 }
 
 // store puts the backup into S3. The store shows nothing of it until it is whole.
@@ -143,16 +148,6 @@ func askNode(ctx context.Context, ctl *Command, url string) (io.ReadCloser, erro
 		return nil, err
 	}
 	return w, nil
-}
-
-// take copies the backup, verifies it on the way, and describes it.
-func (b *backupCmd) take(from io.Reader, to io.Writer, term *terminal.Terminal) error {
-	head, size, err := backup.Copy(to, from)
-	if err != nil {
-		return fmt.Errorf("%w; the backup is of no use, take it again", err)
-	}
-	describe(head, size, term)
-	return nil
 }
 
 func describe(head backup.Head, size int64, term *terminal.Terminal) {

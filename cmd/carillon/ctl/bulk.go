@@ -1,12 +1,6 @@
 package ctl
 
-import (
-	"net/http"
-	"net/url"
-
-	"carillon/client"
-	"carillon/cmd/carillon/terminal"
-)
+import "carillon/cmd/carillon/terminal"
 
 // timerFilter selects the timers of a topic that a change is for: all that is given must hold. It
 // has no limit of time but --timeout: the node continues when this side has stopped waiting.
@@ -27,14 +21,6 @@ type timerSelection struct {
 // dryRunFlag has a change of many counted, and not made.
 type dryRunFlag struct {
 	DryRun bool `help:"Change nothing; print how many timers would change, and the first of them."`
-}
-
-// query asks for a count alone.
-func (d dryRunFlag) query() url.Values {
-	if !d.DryRun {
-		return nil
-	}
-	return url.Values{"dry_run": {"true"}}
 }
 
 func (f *timerFilter) given() bool {
@@ -80,7 +66,5 @@ func (r *rescheduleCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o.text("at_local", r.AtLocal)
 	o.text("zone", r.Zone)
 	o.text("not_before", r.NotBefore)
-	return ctl.showChanged(term, "move", client.Request{
-		Method: http.MethodPost, Path: client.Path("topics", r.Topic, "reschedule"), Query: r.query(), Body: o.bytes(),
-	})
+	return r.change(ctl, term, "move", o, "topics", r.Topic, "reschedule")
 }

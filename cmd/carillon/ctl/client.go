@@ -38,8 +38,8 @@ func (c *Command) show(term *terminal.Terminal, r client.Request, print func(bod
 // reading decodes an answer for print.
 func reading[T any](print func(*T) error) func(body []byte) error {
 	return func(body []byte) error {
-		answer := new(T)
-		if err := readAnswer(body, answer); err != nil {
+		answer, err := answerOf[T](body, nil)
+		if err != nil {
 			return err
 		}
 		return print(answer)
@@ -120,6 +120,15 @@ func advice(p *client.Problem) string {
 		return "; try again"
 	}
 	return ""
+}
+
+// answerOf reads the answer of a call.
+func answerOf[T any](answer []byte, err error) (*T, error) {
+	into := new(T)
+	if err == nil {
+		err = readAnswer(answer, into)
+	}
+	return into, err
 }
 
 func readAnswer(answer []byte, into any) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"carillon/client"
@@ -93,9 +94,7 @@ func (r *deadRedriveCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if r.Callback != "" {
 		o.set("callback", map[string]string{"url": r.Callback})
 	}
-	return ctl.showChanged(term, "redrive", client.Request{
-		Method: http.MethodPost, Path: client.Path("topics", r.Topic, "dead", "redrive"), Query: r.query(), Body: o.bytes(),
-	})
+	return r.change(ctl, term, "redrive", o, "topics", r.Topic, "dead", "redrive")
 }
 
 type deadPurgeCmd struct{ deadSelector }
@@ -105,14 +104,16 @@ func (p *deadPurgeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err := p.write(o); err != nil {
 		return err
 	}
-	return ctl.showChanged(term, "purge", client.Request{
-		Method: http.MethodPost, Path: client.Path("topics", p.Topic, "dead", "purge"), Query: p.query(), Body: o.bytes(),
-	})
+	return p.change(ctl, term, "purge", o, "topics", p.Topic, "dead", "purge")
 }
 
-// showChanged makes a call that is to do something to many timers, and prints how many it reached.
-func (c *Command) showChanged(term *terminal.Terminal, verb string, r client.Request) error {
-	return c.show(term, r, reading(func(answer *client.Counts) (err error) {
+// change makes a call that is to do something to many timers, and prints how many it reached.
+func (d dryRunFlag) change(ctl *Command, term *terminal.Terminal, verb string, o *object, path ...string) error {
+	r := client.Request{Method: http.MethodPost, Path: client.Path(path...), Body: o.bytes()}
+	if d.DryRun {
+		r.Query = url.Values{"dry_run": {"true"}}
+	}
+	return ctl.show(term, r, reading(func(answer *client.Counts) (err error) {
 		if answer.DryRun {
 			err = printTrial(term.Out, verb, answer)
 		} else {

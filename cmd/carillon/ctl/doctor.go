@@ -134,28 +134,19 @@ func (c *Command) living(cluster *client.Cluster) (living map[string]bool, stran
 				if !c.lives(ctx, c.addressOf(n)) {
 					return
 				}
-				id := c.clusterOf(n)
+				seen, _ := c.seenBy(n)
 				mu.Lock()
 				defer mu.Unlock()
-				if id == "" || id == cluster.ID {
+				if seen.ID == "" || seen.ID == cluster.ID {
 					living[n.Name] = true
 				} else {
-					strangers[n.Name] = id
+					strangers[n.Name] = seen.ID
 				}
 			})
 		}
 	}
 	all.Wait()
 	return living, strangers
-}
-
-// clusterOf is the cluster that a node names as its own; "": it does not say.
-func (c *Command) clusterOf(n *client.Node) string {
-	var seen client.Cluster
-	if body, err := c.at(n, client.Path("cluster")); err != nil || readAnswer(body, &seen) != nil {
-		return ""
-	}
-	return seen.ID
 }
 
 // nodes looks at the answering node's view of each.

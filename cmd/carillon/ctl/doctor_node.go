@@ -77,9 +77,8 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 
 // cutLinks names nodes that a node does not hear, though they are there.
 func (f *findings) cutLinks(ctl *Command, n *client.Node, there map[string]bool) {
-	var seen client.Cluster
-	body, err := ctl.at(n, client.Path("cluster"))
-	if err != nil || readAnswer(body, &seen) != nil {
+	seen, err := ctl.seenBy(n)
+	if err != nil {
 		return
 	}
 	for i := range seen.Nodes {

@@ -43,12 +43,8 @@ type exportCmd struct {
 }
 
 func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", e.Topic)})
+	topic, err := answerOf[topicRow](ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", e.Topic)}))
 	if err != nil {
-		return err
-	}
-	var topic topicRow
-	if err := readAnswer(body, &topic); err != nil {
 		return err
 	}
 	out := bufio.NewWriter(term.Data())

@@ -90,13 +90,9 @@ func (r *importRun) topic(head *exportHead) error {
 
 // findTopic returns nil for a topic that is not there.
 func (c *Command) findTopic(topic string) (*topicRow, error) {
-	body, err := c.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)})
+	row, err := answerOf[topicRow](c.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)}))
 	if errors.Is(err, client.ErrUnknownTopic) {
 		return nil, nil
-	}
-	row := new(topicRow)
-	if err == nil {
-		err = readAnswer(body, row)
 	}
 	return row, err
 }
@@ -219,12 +215,8 @@ func (r *importRun) pause() error {
 func (r *importRun) pauseOne(o *importOp) error {
 	at := timerRef{r.head.Topic, o.id}
 	if o.there {
-		body, err := r.ctl.do(client.Request{Method: http.MethodGet, Path: at.path()})
-		if err != nil {
-			return err
-		}
-		var t shownTimer
-		if err := readAnswer(body, &t); err != nil || t.DueMs != o.farMs {
+		t, err := answerOf[shownTimer](r.ctl.do(client.Request{Method: http.MethodGet, Path: at.path()}))
+		if err != nil || t.DueMs != o.farMs {
 			return err
 		}
 	}
@@ -351,13 +343,9 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 // is the one of the file, even if another request made it, with a delay for example. Whether it is
 // paused does not count, nor how far a series has come.
 func (r *importRun) others(o *importOp) ([]string, error) {
-	body, err := r.ctl.do(client.Request{Method: http.MethodGet, Path: timerRef{r.head.Topic, o.id}.path()})
+	t, err := answerOf[shownTimer](r.ctl.do(client.Request{Method: http.MethodGet, Path: timerRef{r.head.Topic, o.id}.path()}))
 	if errors.Is(err, client.ErrUnknownTimer) {
 		return []string{"life: it is gone by now, import again"}, nil
-	}
-	var t shownTimer
-	if err == nil {
-		err = readAnswer(body, &t)
 	}
 	if err != nil {
 		return nil, err

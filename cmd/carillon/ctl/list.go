@@ -36,9 +36,9 @@ func (l *listCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if !ctl.JSON {
 		query.Set("payload", "false")
 	}
-	pages := listing{path: client.Path("timers"), query: query, member: "timers", limit: l.Limit, print: printAnyTimers}
+	pages := listing{path: client.Path("timers"), query: query, member: "timers", limit: l.Limit, print: printTimers(0)}
 	if l.Topic != "" {
-		pages.path, pages.print = client.Path("topics", l.Topic, "timers"), printTimers
+		pages.path, pages.print = client.Path("topics", l.Topic, "timers"), printTimers(1)
 	}
 	return ctl.showPages(term, pages)
 }

@@ -68,8 +68,7 @@ func (r *rollingRestartCmd) names(ctl *Command) ([]string, error) {
 func (r *rollingRestartCmd) restart(ctl *Command, term *terminal.Terminal, name string) error {
 	before := uint32(0)
 	err := ctl.awaitBeyond(r.Wait, func(c *client.Cluster) string {
-		n := nodeNamed(c, name)
-		if n != nil {
+		if n := nodeNamed(c, name); n != nil {
 			before = n.Starts
 		}
 		return ctl.unwellAnywhere(c)
@@ -158,18 +157,15 @@ func (c *Command) unwellAnywhere(cluster *client.Cluster) string {
 		if n.State == client.NodeLeft {
 			continue
 		}
-		if left := c.notReady(n); left != "" {
-			return left
-		}
-		var seen client.Cluster
-		body, err := c.at(n, client.Path("cluster"))
+		seen := new(client.Cluster)
+		_, err := c.at(n, "/readyz")
 		if err == nil {
-			err = readAnswer(body, &seen)
+			seen, err = c.seenBy(n)
 		}
 		if err != nil {
 			return fmt.Sprintf("%s at %s: %v", n.Name, n.HTTP, err)
 		}
-		if left := unwell(&seen); left != "" {
+		if left := unwell(seen); left != "" {
 			return n.Name + " sees: " + left
 		}
 	}
@@ -182,11 +178,8 @@ const looksOnEnd = 2
 // in which a node that was asked first may have changed. That no node answers for a while is part
 // of it.
 func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
-	over := time.After(most)
-	tick := time.NewTicker(clusterPoll)
-	defer tick.Stop()
-	var last error
-	for calm := 0; ; {
+	end := time.Now().Add(most)
+	for calm := 0; calm < looksOnEnd; calm++ {
 		cluster, err := within(c, false, c.client.Cluster)
 		if err == nil {
 			if left := look(cluster); left != "" {
@@ -194,18 +187,14 @@ func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (le
 			}
 		}
 		if err == nil {
-			if calm++; calm == looksOnEnd {
-				return nil
-			}
 			continue
 		}
-		calm, last = 0, err
-		select {
-		case <-tick.C:
-		case <-over:
-			return fmt.Errorf("after %s: %w", most, last)
+		if calm = -1; time.Now().After(end) {
+			return fmt.Errorf("after %s: %w", most, err)
 		}
+		time.Sleep(min(clusterPoll, time.Until(end)))
 	}
+	return nil
 }
 
 // at asks one node, at the address of its API.
@@ -235,13 +224,9 @@ func (c *Command) addressOf(n *client.Node) string {
 	return scheme + "://" + n.HTTP
 }
 
-// notReady is the reason that a node gives for not being ready; "" when it is ready.
-func (c *Command) notReady(n *client.Node) string {
-	_, err := c.at(n, "/readyz")
-	if err == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s at %s: %v", n.Name, n.HTTP, err)
+// seenBy is the cluster as one node sees it.
+func (c *Command) seenBy(n *client.Node) (*client.Cluster, error) {
+	return answerOf[client.Cluster](c.at(n, client.Path("cluster")))
 }
 
 // report prints a step: a line, or with --json an object.

@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -70,19 +69,15 @@ var (
 func (r *topicRotateCmd) change(ctl *Command, list signerList, verb, member, value string) (names []string, made string, err error) {
 	o := &object{}
 	o.text(member, value)
-	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, list.path, verb), Body: o.bytes()})
+	answer, err := answerOf[fields](ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, list.path, verb), Body: o.bytes()}))
 	if err != nil {
 		return nil, "", err
 	}
-	var answer map[string]json.RawMessage
-	if err := readAnswer(body, &answer); err != nil {
-		return nil, "", err
-	}
-	if text := answer[list.one]; text != nil {
+	if text := (*answer)[list.one]; text != nil {
 		err = readAnswer(text, &made)
 	}
 	if err == nil {
-		err = readAnswer(answer[list.member], &names)
+		err = readAnswer((*answer)[list.member], &names)
 	}
 	return names, made, err
 }

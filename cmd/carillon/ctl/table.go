@@ -100,21 +100,15 @@ func printRows[T any](out io.Writer, rows []json.RawMessage, head []string, cell
 	return t.w.Flush()
 }
 
-func printTimers(out io.Writer, timers []json.RawMessage) error {
-	return timerTable(out, timers, 1)
-}
-
-func printAnyTimers(out io.Writer, timers []json.RawMessage) error {
-	return timerTable(out, timers, 0)
-}
-
-// timerTable prints the columns from the one that is given on.
-func timerTable(out io.Writer, timers []json.RawMessage, from int) error {
+// printTimers prints the columns from the one that is given on.
+func printTimers(from int) func(out io.Writer, timers []json.RawMessage) error {
 	head := []string{"TOPIC", "ID", "STATE", "DUE", "VERSION", "ATTEMPTS", "LAST", "WAITS FOR"}
-	return printRows(out, timers, head[from:], func(t *client.Timer) []string {
-		cells := []string{t.Topic, t.ID, string(t.State), instant(t.Due), fmt.Sprint(t.Version), fmt.Sprint(t.Attempts), last(t), waits(t)}
-		return cells[from:]
-	})
+	return func(out io.Writer, timers []json.RawMessage) error {
+		return printRows(out, timers, head[from:], func(t *client.Timer) []string {
+			cells := []string{t.Topic, t.ID, string(t.State), instant(t.Due), fmt.Sprint(t.Version), fmt.Sprint(t.Attempts), last(t), waits(t)}
+			return cells[from:]
+		})
+	}
 }
 
 func printDead(out io.Writer, timers []json.RawMessage) error {

@@ -336,9 +336,7 @@ func (m *oneOrMany) run(ctl *Command, term *terminal.Terminal, verb, path string
 	if err := m.write(o); err != nil {
 		return err
 	}
-	return ctl.showChanged(term, verb, client.Request{
-		Method: http.MethodPost, Path: client.Path("topics", m.Topic, path), Query: m.query(), Body: o.bytes(),
-	})
+	return m.change(ctl, term, verb, o, "topics", m.Topic, path)
 }
 
 type cancelCmd struct{ oneOrMany }
@@ -427,5 +425,5 @@ func (c *Command) printTimer(term *terminal.Terminal, body []byte) error {
 	if c.JSON {
 		return printJSON(term.Out, body)
 	}
-	return printTimers(term.Out, []json.RawMessage{body})
+	return printTimers(1)(term.Out, []json.RawMessage{body})
 }

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -58,6 +59,8 @@ func beyond(policy, byDefault fields) fields {
 	}
 	return left
 }
+
+func isObject(raw []byte) bool { return bytes.HasPrefix(raw, []byte("{")) }
 
 // topicRow is a topic as a node shows it.
 type topicRow struct {
