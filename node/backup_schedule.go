@@ -14,7 +14,6 @@ import (
 
 	"carillon/internal/backup"
 	"carillon/internal/bucket"
-	"carillon/node/task"
 	"carillon/timer/recurrence"
 	"carillon/transport/api/backend"
 )
@@ -91,13 +90,6 @@ func newBackupSchedule(cfg *Config, nowMs func() int64, fault func() string) (*b
 		b.log.Warn("backups are not encrypted, as there is no --secrets-key: payloads, credentials and signing secrets are in them in the clear", "to", cfg.BackupTo)
 	}
 	return b, nil
-}
-
-// run looks at the clock until the context ends.
-func (b *backupSchedule) run(ctx context.Context, env task.Env, of backupSource) {
-	if b.store != nil {
-		task.Every(ctx, env, backupLook, func() { b.look(ctx, of) })
-	}
 }
 
 // look makes the backup that is due, if this node is to.

@@ -134,20 +134,14 @@ func (c Config) withDefaults() Config {
 	c.MaxCalls = cmp.Or(c.MaxCalls, DefaultMaxCalls)
 	c.Version = cmp.Or(c.Version, "dev")
 	for _, list := range []*[]string{&c.Join, &c.HTTPHosts, &c.CORSOrigins} {
-		*list = trimmed(*list)
+		*list = slices.Clone(*list)
+		for i, text := range *list { // people write spaces after commas
+			(*list)[i] = strings.TrimSpace(text)
+		}
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Outside = c.Outside.withDefaults()
 	return c
-}
-
-// trimmed takes the spaces off that people write after commas.
-func trimmed(list []string) []string {
-	list = slices.Clone(list)
-	for i, text := range list {
-		list[i] = strings.TrimSpace(text)
-	}
-	return list
 }
 
 func (c *Config) level() feature.Level { return feature.Level(c.FeatureLevel) }

@@ -202,7 +202,10 @@ func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) 
 func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*core, error) {
 	id := p.self.Identity()
 	c := &core{p: p, pool: pool}
-	c.member = p.self.NewMember(c.topicsChanged, func() { p.membersChanged(c.member.State) },
+	c.member = p.self.NewMember(func(ids ...timer.TopicID) { // none if any may have changed
+		c.host.TopicsChanged(ids...)
+		c.router.TopicsChanged(ids...)
+	}, func() { p.membersChanged(c.member.State) },
 		func(id timer.ShardID, node uint64) { c.router.NewLeader(id, node) })
 	state := c.member.State
 	meta := id.Meta
@@ -253,18 +256,12 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics.Metrics) (*c
 	c.member.Attach(c.host)
 	c.router = route.New(route.Config{
 		Self: id.NodeID, Host: c.host, History: c.history, Cluster: c.member, Topic: state.Topic,
-		Peers: p.peers, NotSent: peer.ErrNotSent, Tasks: p.tasks, Background: p.spawn,
+		Peers: p.peers, NotSent: peer.ErrNotSent, Tasks: p.tasks, Background: func(run func(context.Context)) { p.tasks.Go(func() { run(p.running) }) },
 	})
 	c.topics = route.NewTopics(c.router, state.Topics, c.member)
 	c.idle = route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.timers, n.cfg.Logger)
 	c.show()
 	return c, nil
-}
-
-// topicsChanged follows changes of this node's copy of the topics; ids: none if any may have changed.
-func (c *core) topicsChanged(ids ...timer.TopicID) {
-	c.host.TopicsChanged(ids...)
-	c.router.TopicsChanged(ids...)
 }
 
 // shown is api.Config.Metrics. It refuses until the host has read its log: before that there is
@@ -305,7 +302,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	m := metrics.New(n.cfg.Version, metrics.Sources{
 		Host:   func() *shard.Host { return p.core.Load().host },
 		State:  func() *ring.State { return p.core.Load().member.State },
-		Locked: p.lockedTopics, Pool: pool,
+		Locked: func() []string { return p.core.Load().member.State.Locked(p.vault.keys.Load(), mostLocked) }, Pool: pool,
 	})
 	p.tracer = tracing.New(n.cfg.tracing(), n.cfg.Logger)
 	n.showParts(p, m, aside)
@@ -429,7 +426,9 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyInterval, c.feed.Tidy) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.PollInterval, c.feed.PollStates) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleInterval, func() { m.Rates.Sample(p.clock.Mono()) }) })
-			tasks.Go(func() { p.backups.run(life, p.tasks, c) })
+			if p.backups.store != nil {
+				tasks.Go(func() { task.Every(life, p.tasks, backupLook, func() { p.backups.look(life, c) }) })
+			}
 			c.router.Run(life)
 			tasks.Wait()
 		case <-life.Done():
@@ -449,7 +448,8 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		c.history.run(writing)
 	})
 	err = c.host.Run(ctx)
-	replaceable := p.replaceable(c, err)
+	// A host that never started found damage, and other nodes may have majorities without this one.
+	replaceable := !c.started() && p.ports && shard.Damaged(err)
 	if replaceable {
 		p.setCore(nil)
 		end()

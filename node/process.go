@@ -101,11 +101,6 @@ func (p *process) fail(err error) {
 	}
 }
 
-// spawn runs something in the background until the node stops.
-func (p *process) spawn(run func(context.Context)) {
-	p.tasks.Go(func() { run(p.running) })
-}
-
 // newFeed makes the feed that shows the events of this node's shards, and of others', to listeners.
 func (c *core) newFeed(rates *feed.Rates, pool *callback.Pool) *feed.Feed {
 	state := c.member.State

@@ -20,7 +20,10 @@ func (n *Node) Reload() error {
 		errs = append(errs, n.tls.Reload())
 	}
 	if p := n.run.Load(); p != nil {
-		errs = append(errs, p.reloadKeys(), p.reloadVault())
+		errs = append(errs, p.reloadKeys())
+		if p.cfg.SecretsKeyFile != "" { // a node that began with keys has some for good
+			errs = append(errs, p.openVault())
+		}
 		if p.trail != nil {
 			p.trail.Reopen()
 		}

@@ -6,7 +6,6 @@ import (
 	"net"
 
 	"carillon/node/member"
-	"carillon/shard"
 )
 
 // A node that finds its data directory damaged at its start is replaced by one that begins empty in
@@ -15,12 +14,6 @@ import (
 
 // errSetAside ends the run of a node whose directory was set aside.
 var errSetAside = errors.New("node: the damaged data directory was set aside")
-
-// replaceable reports whether a host that never started found damage, and other nodes may have
-// majorities without this one.
-func (p *process) replaceable(c *core, err error) bool {
-	return !c.started() && p.ports && shard.Damaged(err)
-}
 
 // replace sets the directory aside once the cluster has confirmed that it can do without it; the
 // error is errSetAside then, and else the reason why this node must stay down.

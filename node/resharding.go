@@ -63,7 +63,10 @@ const handlesShare = 64
 // PreviewShards implements backend.Cluster. It supposes that all shards are as large as this node's
 // are on average: timers are spread by a hash.
 func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.GrowthNeeds, error) {
-	moves, err := s.GrowthMoves(ctx, shards)
+	if err := s.CatchUp(ctx); err != nil {
+		return backend.GrowthNeeds{}, err
+	}
+	moves, err := s.State.GrowthMoves(shards)
 	if err != nil {
 		return backend.GrowthNeeds{}, err
 	}

@@ -69,14 +69,6 @@ func (p *process) openVault() error {
 	return nil
 }
 
-// reloadVault reads the keys again. A node that began with keys has some for good.
-func (p *process) reloadVault() error {
-	if p.cfg.SecretsKeyFile == "" {
-		return nil
-	}
-	return p.openVault()
-}
-
 // lacks reports whether this node does not have a key, and records that it was needed, unless no
 // copy of it is left.
 func (v *vault) lacks(now time.Duration, id string) bool {
@@ -106,10 +98,6 @@ func (c *core) lacksKey() string {
 
 // mostLocked bounds how many topics are named whose calls wait for a key.
 const mostLocked = 100
-
-func (p *process) lockedTopics() []string {
-	return p.core.Load().member.State.Locked(p.vault.keys.Load(), mostLocked)
-}
 
 // lacksKey is core.lacksKey, once there is a core.
 func (p *process) lacksKey() string {

@@ -18,10 +18,10 @@ type heartbeatSender struct {
 	seen   *observer
 	limits *ring.LimitAllocator
 
-	mayLead   nodeSet         // which nodes may lead
-	cordoned  string          // why this node should not, by the last heartbeat
-	low       map[uint64]bool // whose disks were low by then
-	clockHeld bool            // the clock was not believed at the last heartbeat
+	mayLead   atomic.Pointer[map[uint64]bool] // which nodes may lead; the map does not change
+	cordoned  string                          // why this node should not, by the last heartbeat
+	low       map[uint64]bool                 // whose disks were low by then
+	clockHeld bool                            // the clock was not believed at the last heartbeat
 }
 
 func newHeartbeatSender(l *local, seen *observer, limits *ring.LimitAllocator) *heartbeatSender {
@@ -37,7 +37,13 @@ func (h *heartbeatSender) send() {
 		wrong = clock.Why
 	}
 	unhealthy := cmp.Or(h.Health.check(now, wrong), h.host.Fault())
-	h.logHealth(unhealthy)
+	switch {
+	case unhealthy != "" && h.cordoned == "":
+		h.log.Warn("this node hands its shards over to other nodes", "why", unhealthy)
+	case unhealthy == "" && h.cordoned != "":
+		h.log.Info("this node may lead shards again", "was", h.cordoned)
+	}
+	h.cordoned = unhealthy
 	me, member := h.State.Node(h.id)
 	cordoned := h.stopping.Load() || unhealthy != "" || member && me.State != ring.NodeMember
 	h.host.Cordon(cordoned)
@@ -63,19 +69,8 @@ func (h *heartbeatSender) send() {
 		p, ago, ok := h.liveness.last(now, n.ID)
 		may[n.ID] = ok && ago < suspectAfter && !p.last.Cordoned && n.State == ring.NodeMember
 	}
-	h.mayLead.set(may)
+	h.mayLead.Store(&may)
 	h.reportSizes(now, beat.Leads)
-}
-
-// logHealth logs why this node begins to hand its shards over, and when it may lead again.
-func (h *heartbeatSender) logHealth(unhealthy string) {
-	switch {
-	case unhealthy != "" && h.cordoned == "":
-		h.log.Warn("this node hands its shards over to other nodes", "why", unhealthy)
-	case unhealthy == "" && h.cordoned != "":
-		h.log.Info("this node may lead shards again", "was", h.cordoned)
-	}
-	h.cordoned = unhealthy
 }
 
 // judgeClock compares this node's clock with the others' and returns its state.
@@ -160,17 +155,4 @@ func (h *heartbeatSender) logLowDisks(own *timer.LowDiskError) {
 		}
 	}
 	h.low = now
-}
-
-// nodeSet is a set of nodes that is replaced whole.
-type nodeSet struct {
-	nodes atomic.Pointer[map[uint64]bool]
-}
-
-// set replaces the set. The map must not change afterwards.
-func (s *nodeSet) set(nodes map[uint64]bool) { s.nodes.Store(&nodes) }
-
-func (s *nodeSet) has(node uint64) bool {
-	nodes := s.nodes.Load()
-	return nodes != nil && (*nodes)[node]
 }

@@ -126,7 +126,10 @@ func newMember(s *Self, state *ring.State) *Member {
 func (m *Member) Attach(host Host) { m.host = host }
 
 // MayLead implements shard.Placement.
-func (m *Member) MayLead(node uint64) bool { return m.heartbeats.mayLead.has(node) }
+func (m *Member) MayLead(node uint64) bool {
+	nodes := m.heartbeats.mayLead.Load()
+	return nodes != nil && (*nodes)[node]
+}
 
 // Run does a member's work until the context ends.
 func (m *Member) Run(ctx context.Context) {
@@ -268,7 +271,7 @@ func (m *Member) couldHandOver() bool {
 			continue
 		}
 		for _, id := range g.Voters {
-			if node := ring.NodeOfReplica(id); node != m.id && m.heartbeats.mayLead.has(node) {
+			if node := ring.NodeOfReplica(id); node != m.id && m.MayLead(node) {
 				return true
 			}
 		}

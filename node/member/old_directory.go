@@ -175,17 +175,14 @@ func (s *startCheck) askOthers(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, node := range s.confirmations.open(s.State.Nodes(), s.id) {
 			if s.confirmations.beginAsking(s.tasks.Now(), node) {
-				s.tasks.Go(func() { s.confirmations.answered(node, s.askForConfirmation(ctx, node)) })
+				s.tasks.Go(func() {
+					known, from, err := s.askOf(ctx, node, false)
+					s.confirmations.answered(node, err == nil && known.Member && s.isNewest(node, from, &known))
+				})
 			}
 		}
 		wanted.Wait(ctx, askRetry)
 	}
-}
-
-// askForConfirmation asks one node; true: by its knowledge this process is of the newest directory.
-func (s *startCheck) askForConfirmation(ctx context.Context, node uint64) bool {
-	known, from, err := s.askOf(ctx, node, false)
-	return err == nil && known.Member && s.isNewest(node, from, &known)
 }
 
 func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (known knownFacts, from peer.Hello, err error) {
@@ -306,7 +303,11 @@ func (s *startCheck) mayRegister(ctx context.Context) bool {
 	if s.isOutdated() {
 		return false
 	}
-	return s.recordAsked()
+	if err := s.Change(func(id *Identity) { id.Asked = id.Starts }); err != nil {
+		s.log.Error("this start could not be stored in identity.json, so it is not registered; retrying", "error", err)
+		return false
+	}
+	return true
 }
 
 // confirmedByOthers has another node read the record, since this node's own copy may have stopped.
@@ -318,14 +319,6 @@ func (s *startCheck) confirmedByOthers(ctx context.Context) bool {
 		}
 	}
 	return false
-}
-
-func (s *Self) recordAsked() bool {
-	if err := s.Change(func(id *Identity) { id.Asked = id.Starts }); err != nil {
-		s.log.Error("this start could not be stored in identity.json, so it is not registered; retrying", "error", err)
-		return false
-	}
-	return true
 }
 
 // isOutdated ends the process if this node's own copy of the record knows of a later one.

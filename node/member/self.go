@@ -203,7 +203,7 @@ func (s *Self) GossipChanged() {
 
 // describe is this node as it registers.
 func (s *Self) describe() (ring.Node, error) {
-	if !s.gossipReady() {
+	if !task.Ended(s.gossip.Ready()) {
 		return ring.Node{}, errors.New("gossip is not bound yet")
 	}
 	gossip := s.gossip.Addr()
@@ -212,8 +212,6 @@ func (s *Self) describe() (ring.Node, error) {
 		Zone: s.cfg.Zone, Version: s.cfg.Version, Level: s.cfg.Level, Starts: s.Identity().Starts,
 	}, nil
 }
-
-func (s *Self) gossipReady() bool { return task.Ended(s.gossip.Ready()) }
 
 // rareLog keeps a repeated line from flooding the log. Any task may use it.
 type rareLog struct {

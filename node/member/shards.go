@@ -85,15 +85,6 @@ func (m *Member) SetShards(ctx context.Context, shards int) error {
 	return err
 }
 
-// GrowthMoves is how many replicas will move to other nodes once there are so many shards. The
-// error is that of SetShards.
-func (m *Member) GrowthMoves(ctx context.Context, shards int) (int, error) {
-	if err := m.CatchUp(ctx); err != nil {
-		return 0, err
-	}
-	return m.State.GrowthMoves(shards)
-}
-
 // holder is the shard that has the timers of a shard: itself, or the one that it is yet to be
 // divided from.
 func (l *local) holder(id timer.ShardID) timer.ShardID {

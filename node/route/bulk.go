@@ -119,7 +119,7 @@ func (b *bulkRun) group(ctx context.Context, w *walkGroup) error {
 			if w.of < b.shards() {
 				return timer.ErrShards
 			}
-			return b.pace.walk(ctx, func() error {
+			return b.pace.through(ctx, func() error {
 				err := b.Walk(b.calls, w.of, &b.bulk.Query, w.steps)
 				for _, s := range w.steps {
 					for _, m := range s.Refs {
@@ -127,7 +127,7 @@ func (b *bulkRun) group(ctx context.Context, w *walkGroup) error {
 					}
 				}
 				return err
-			})
+			}, func(took time.Duration) time.Duration { return took })
 		})
 		for len(marks) > 0 {
 			n := min(len(marks), b.pace.batch())

@@ -31,12 +31,6 @@ const (
 
 func newBulkPace(tasks task.Env) *bulkPace { return &bulkPace{tasks: tasks, free: paceLanes} }
 
-// walk reads when there is room for it, and then rests for as long as the read took. The error is
-// that of the read, or of the context that has ended.
-func (bp *bulkPace) walk(ctx context.Context, read func() error) error {
-	return bp.through(ctx, read, func(took time.Duration) time.Duration { return took })
-}
-
 // change does one batch when there is room for it, and then rests.
 func (bp *bulkPace) change(ctx context.Context, do func()) error {
 	return bp.through(ctx, func() error { do(); return nil }, func(took time.Duration) time.Duration {
@@ -47,6 +41,8 @@ func (bp *bulkPace) change(ctx context.Context, do func()) error {
 	})
 }
 
+// through does something when there is room for it, and then rests. The error is that of do, or of
+// the context that has ended.
 func (bp *bulkPace) through(ctx context.Context, do func() error, rest func(took time.Duration) time.Duration) error {
 	if !bp.enter(ctx) {
 		return ctx.Err()

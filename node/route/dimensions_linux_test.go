@@ -24,7 +24,7 @@ func TestManyPullers(t *testing.T) {
 			func() { came = p.join(1, 1, time.Hour, 0) },
 			func() { p.leave(waiting[n/2]) },
 			func() { p.leave(came) },
-			func() { p.waitedFor() },
+			func() { p.those(func(t *topicWaiters) bool { return t.wanted > 0 }) },
 		}
 		return growth.LongestStep(t, func() bool {
 			steps[0]()

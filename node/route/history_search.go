@@ -49,7 +49,10 @@ func (r *Router) history(ctx context.Context, q *timer.HistoryQuery, of int) ([]
 	slices.Sort(s.ids)
 	s.ids = slices.Compact(s.ids)
 	all := s.askAll(ctx)
-	if err := s.askLeaders(ctx); err != nil {
+	s.ask = func(ctx context.Context, node uint64, ids []timer.ShardID) ([]timer.ShardID, error) {
+		return s.askNode(ctx, node, ids, false, scanCallIn)
+	}
+	if err := s.all(ctx, slices.DeleteFunc(slices.Clone(s.ids), func(id timer.ShardID) bool { return s.led[id] })); err != nil {
 		return nil, false, err
 	}
 	list, more := s.merge()
@@ -124,13 +127,6 @@ func (s *historySearch) askAll(ctx context.Context) (all bool) {
 	}
 	work.Wait()
 	return !silent.Load()
-}
-
-func (s *historySearch) askLeaders(ctx context.Context) error {
-	s.ask = func(ctx context.Context, node uint64, ids []timer.ShardID) ([]timer.ShardID, error) {
-		return s.askNode(ctx, node, ids, false, scanCallIn)
-	}
-	return s.all(ctx, slices.DeleteFunc(slices.Clone(s.ids), func(id timer.ShardID) bool { return s.led[id] }))
 }
 
 // askNode asks a node for the history of the shards that it leads; with kept it also gives what it

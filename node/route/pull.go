@@ -109,7 +109,7 @@ func (r *Router) TopicsChanged(ids ...timer.TopicID) {
 	}
 	r.cfg.Background(func(context.Context) {
 		if len(ids) == 0 {
-			ids = r.waiters.all()
+			ids = r.waiters.those(func(*topicWaiters) bool { return true })
 		}
 		for _, id := range ids {
 			if !r.pulled(id) {
@@ -337,7 +337,7 @@ func (r *Router) awaitAt(ctx context.Context, node uint64, topic timer.TopicID, 
 
 // watchLeaders asks nodes to notify this one that have come to lead something.
 func (r *Router) watchLeaders() {
-	for _, topic := range r.waiters.waitedFor() {
+	for _, topic := range r.waiters.those(func(t *topicWaiters) bool { return t.wanted > 0 }) {
 		r.watchTopic(topic)
 	}
 }

@@ -161,14 +161,7 @@ func (p *pullWaiters) notify(topic timer.TopicID, timers int, fromPeer bool) {
 	p.dropEmptyLocked(topic)
 }
 
-// all are the topics that somebody waits for.
-func (p *pullWaiters) all() []timer.TopicID { return p.those(func(*topicWaiters) bool { return true }) }
-
-// waitedFor are the topics that this node's own clients wait for.
-func (p *pullWaiters) waitedFor() []timer.TopicID {
-	return p.those(func(t *topicWaiters) bool { return t.wanted > 0 })
-}
-
+// those are the topics that somebody waits for, and of these some.
 func (p *pullWaiters) those(are func(*topicWaiters) bool) (topics []timer.TopicID) {
 	if p.count.Load() == 0 {
 		return nil

@@ -10,14 +10,34 @@ import (
 )
 
 // Timer reads one timer, linearizably, from its shard's leader; nil when there is none.
-func (r *Router) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error) {
+func (r *Router) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, name string) (*timer.Timer, error) {
 	begin := r.tasks.Now()
-	if id = r.shardOf(id, topic, timer); r.leads(id) {
-		if found, err := r.timerHere(id, topic, timer); !readAgain(err) {
+	if id = r.shardOf(id, topic, name); r.leads(id) {
+		if found, err := r.timerHere(id, topic, name); !readAgain(err) {
 			return found, err
 		}
 	}
-	return r.timerAnywhere(ctx, id, topic, timer, begin)
+	b := task.NewBackoff(r.tasks, begin)
+	var t target
+	for { // a failed request is tried again, elsewhere if need be
+		id = r.shardOf(id, topic, name)
+		t.choose(r, id)
+		found, err := readAt(ctx, r, t.node, &reading[*timer.Timer]{
+			here:   func() (*timer.Timer, error) { return r.timerHere(id, topic, name) },
+			method: methodTimer, shard: id, within: timerCallIn,
+			ask:  func() []byte { return wire.AppendTimerRequest(nil, id, topic, name) },
+			take: wire.DecodeTimer,
+		})
+		if t.node != r.self {
+			r.storeDecider(id, t.node, err)
+		}
+		if !readAgain(err) {
+			return found, err
+		}
+		if !b.Wait(ctx, t.takeLeaderHint(err)) {
+			return nil, timer.ErrNoLeader
+		}
+	}
 }
 
 // timerHere reads a timer of a shard that this node leads.
@@ -29,50 +49,15 @@ func (r *Router) timerHere(id timer.ShardID, topic timer.TopicID, timer string) 
 	return found, err
 }
 
-func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic timer.TopicID, name string, begin time.Duration) (*timer.Timer, error) {
-	return read(ctx, r, &id, begin, reading[*timer.Timer]{
-		place:  func() { id = r.shardOf(id, topic, name) },
-		here:   func() (*timer.Timer, error) { return r.timerHere(id, topic, name) },
-		method: methodTimer, within: timerCallIn,
-		ask:  func() []byte { return wire.AppendTimerRequest(nil, id, topic, name) },
-		take: wire.DecodeTimer,
-	})
-}
-
 // reading is how shards are read, here or elsewhere.
 type reading[T any] struct {
-	of     int    // the number of shards that it is right for; 0: any, see counting
-	place  func() // finds the shard, which may have become another; nil: it may not
+	of     int // the number of shards that it is right for; 0: any, see counting
 	here   func() (T, error)
 	method uint8
-	shard  timer.ShardID // set by read; shard.Meta: all that the node leads
+	shard  timer.ShardID // shard.Meta: all that the node leads
 	within time.Duration // one try elsewhere
 	ask    func() []byte
 	take   func(answer []byte) (T, error)
-}
-
-// read has a shard's leader answer; a failed request is tried again, elsewhere if need be.
-func read[T any](ctx context.Context, r *Router, shard *timer.ShardID, begin time.Duration, rd reading[T]) (T, error) {
-	b := task.NewBackoff(r.tasks, begin)
-	var t target
-	for {
-		if rd.place != nil {
-			rd.place()
-		}
-		id := *shard
-		rd.shard = id
-		t.choose(r, id)
-		found, err := readAt(ctx, r, t.node, &rd)
-		if t.node != r.self {
-			r.storeDecider(id, t.node, err)
-		}
-		if !readAgain(err) {
-			return found, err
-		}
-		if !b.Wait(ctx, t.takeLeaderHint(err)) {
-			return *new(T), timer.ErrNoLeader
-		}
-	}
 }
 
 // readAt has one node answer, once. After an error the answer is empty.

@@ -52,14 +52,3 @@ func (t *Topics) readdressed(ctx context.Context, old *timer.Topic, p *timer.Pol
 	err = t.Bulk(ctx, &walk)
 	return walk.Matched.Load(), err
 }
-
-// countFormer counts the pending timers that keep their former ids after a change of the topic's
-// key: after a forced change all that were there, after any other those that were added while it
-// was made. 0 where a shard has no leader: the number is unknown then, and the change is made.
-func (t *Topics) countFormer(ctx context.Context, old *timer.Topic, p *timer.Policy) int64 {
-	n, err := t.readdressed(ctx, old, p)
-	if err != nil {
-		return 0
-	}
-	return n
-}

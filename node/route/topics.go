@@ -101,7 +101,7 @@ const putTries = 5
 
 // Put sets the policy, making the topic if need be. Unless it is forced it takes nothing away that
 // is needed (timer.InUseError): what is needed is counted, and the topic changes only as it was
-// counted for. Adds of that very moment are not seen by this; see countFormer.
+// counted for. Adds of that very moment are not seen by this.
 func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (topic *timer.Topic, created bool, err error) {
 	for range putTries {
 		as := change
@@ -126,7 +126,11 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 			topic, created, err = t.put(ctx, name, p, as)
 		}
 		if err == nil && old != nil && change.FormerIDs != nil {
-			*change.FormerIDs = t.countFormer(ctx, old, p)
+			// After a forced change all that were there, after any other those that were added while it
+			// was made; unknown where a shard has no leader.
+			if n, err := t.readdressed(ctx, old, p); err == nil {
+				*change.FormerIDs = n
+			}
 		}
 		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || change.New {
 			return topic, created, err
