@@ -75,9 +75,11 @@ type lead struct {
 }
 
 // leadOf asks first whether the shard lacks a leader: one that is elected between the two questions
-// is then seen by the second.
+// is then seen by the second. It lacks one where nobody is known to lead it, and not only while its
+// leadership goes from one node to another: where this node was never ready, its first leader is
+// still to be elected. A node without a replica does not know.
 func (c *core) leadOf(row *ring.Assignment, seen map[timer.ShardID]uint64) lead {
-	lacks := c.leaderless(row)
+	lacks := !row.Names(c.p.self.ID()) || c.host.LacksLeader(row.Group, member.WasReady(c.member))
 	return lead{c.leaderOf(row, seen), lacks}
 }
 
@@ -140,13 +142,6 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 		}
 	}
 	return v
-}
-
-// leaderless reports whether a shard that nobody is known to lead has no leader, and not only while
-// its leadership goes from one node to another: where this node was never ready, its first leader
-// is still to be elected. A node without a replica does not know.
-func (c *core) leaderless(row *ring.Assignment) bool {
-	return !row.Names(c.p.self.ID()) || c.host.LacksLeader(row.Group, member.WasReady(c.member))
 }
 
 func (c *core) shardRow(row *ring.Assignment, by lead, peers peers) backend.ShardRow {

@@ -168,7 +168,12 @@ func (p *process) wire() error {
 	http, peerAddr := p.reachable(p.http), p.reachable(p.peer)
 	p.self.SetAddresses(http, peerAddr)
 	if p.peers, err = peer.New(peer.Config{
-		Self: p.hello, Address: p.self.AddressOf, Admit: p.self.Admit, Handler: peerHandler{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
+		Self: func() peer.Hello {
+			h := p.self.Hello()
+			h.Nonce = p.nonce
+			return h
+		},
+		Address: p.self.AddressOf, Admit: p.self.Admit, Handler: peerHandler{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
 		BulkBytesPerSecond: ring.MoveRate,
 	}); err != nil {
 		return err
@@ -190,13 +195,6 @@ func (p *process) wire() error {
 	}
 	p.self.Connect(p.peers, p.members)
 	return nil
-}
-
-// hello is how this node introduces itself to others.
-func (p *process) hello() peer.Hello {
-	h := p.self.Hello()
-	h.Nonce = p.nonce
-	return h
 }
 
 // reachable is a listener's address as others use it; none is "".

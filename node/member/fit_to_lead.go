@@ -25,7 +25,6 @@ type Health struct {
 	all    [10]int
 	second int64
 	since  time.Duration // the fsync that is under way began; none
-	lacks  string        // a key that the node needs; see Config.LacksKey
 	lack   string        // what the log waits for: room on its disk
 	reason string
 	until  time.Duration
@@ -67,15 +66,9 @@ func (h *Health) passLocked(now time.Duration) {
 	}
 }
 
-// lacksKey records which key the node lacks; "" if none.
-func (h *Health) lacksKey(why string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lacks = why
-}
-
-// check returns why this node must not lead now; "": it may. clock is what is wrong with its clock.
-func (h *Health) check(now time.Duration, clock string) string {
+// check returns why this node must not lead now; "": it may. clock is what is wrong with its clock,
+// key the one that it lacks, see Config.LacksKey.
+func (h *Health) check(now time.Duration, clock, key string) string {
 	reason := clock
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,8 +87,8 @@ func (h *Health) check(now time.Duration, clock string) string {
 	if h.lack != "" {
 		reason = h.lack + ": the log waits"
 	}
-	if h.lacks != "" {
-		reason = h.lacks
+	if key != "" {
+		reason = key
 	}
 	if reason != "" {
 		h.reason, h.until = reason, now+unhealthyHold

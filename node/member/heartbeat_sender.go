@@ -31,12 +31,11 @@ func newHeartbeatSender(l *local, seen *observer, limits *ring.LimitAllocator) *
 // send sends this node's report to all others, and compares theirs.
 func (h *heartbeatSender) send() {
 	now := h.clock.Mono()
-	h.Health.lacksKey(h.cfg.LacksKey())
 	clock, wrong := h.judgeClock(now), ""
 	if clock.Trust == clocks.Held {
 		wrong = clock.Why
 	}
-	unhealthy := cmp.Or(h.Health.check(now, wrong), h.host.Fault())
+	unhealthy := cmp.Or(h.Health.check(now, wrong, h.cfg.LacksKey()), h.host.Fault())
 	switch {
 	case unhealthy != "" && h.cordoned == "":
 		h.log.Warn("this node hands its shards over to other nodes", "why", unhealthy)

@@ -15,13 +15,13 @@ import (
 // TestUnhealthyHolds: a node whose clock is right again may lead after a while, and not before.
 func TestUnhealthyHolds(t *testing.T) {
 	h := newHealth()
-	if why := h.check(time.Second, "its clock is off"); why != "its clock is off" {
+	if why := h.check(time.Second, "its clock is off", ""); why != "its clock is off" {
 		t.Errorf("%q", why)
 	}
-	if why := h.check(2*time.Second, ""); why == "" {
+	if why := h.check(2*time.Second, "", ""); why == "" {
 		t.Error("it may lead at once")
 	}
-	if why := h.check(2*time.Second+unhealthyHold, ""); why != "" {
+	if why := h.check(2*time.Second+unhealthyHold, "", ""); why != "" {
 		t.Errorf("after %v: %s", unhealthyHold, why)
 	}
 }
@@ -35,17 +35,17 @@ func TestHungSyncIsNoticed(t *testing.T) {
 		h.Synced(time.Duration(i)*time.Millisecond, time.Millisecond)
 	}
 	h.SyncBegins(time.Second)
-	if why := h.check(time.Second+hungSync, ""); why != "" {
+	if why := h.check(time.Second+hungSync, "", ""); why != "" {
 		t.Errorf("too early: %s", why)
 	}
-	if why := h.check(time.Second+hungSync+1, ""); !strings.Contains(why, "fsync") {
+	if why := h.check(time.Second+hungSync+1, "", ""); !strings.Contains(why, "fsync") {
 		t.Errorf("%q", why)
 	}
 	h.Synced(3*time.Second, 2*time.Second)
-	if why := h.check(4*time.Second, ""); why == "" {
+	if why := h.check(4*time.Second, "", ""); why == "" {
 		t.Error("it may lead at once")
 	}
-	if why := h.check(4*time.Second+2*unhealthyHold, ""); why != "" {
+	if why := h.check(4*time.Second+2*unhealthyHold, "", ""); why != "" {
 		t.Errorf("later: %s", why)
 	}
 }

@@ -93,16 +93,15 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 	}
 	switch method {
 	case methodPropose:
-		return m.answerProposal(ctx, body), true, nil
+		answer = m.answerProposal(ctx, body)
 	case methodIndex:
 		answer, err = m.answerIndex(ctx)
-		return answer, true, err
 	case methodGone:
 		answer, err = m.answerGone(ctx, body)
-		return answer, true, err
 	case methodMoves:
 		answer, err = json.Marshal(m.Planned())
-		return answer, true, err
+	default:
+		return nil, false, nil
 	}
-	return nil, false, nil
+	return answer, true, err
 }
