@@ -139,7 +139,8 @@ func (a *Assignment) next(to []Replica) (Assignment, error) {
 		return Assignment{}, err
 	}
 	for _, replica := range n.Replicas {
-		if !a.mayBecome(replica) {
+		// A node keeps the replica that it has, or may still have.
+		if a.replicaFor(replica.Node).ID != replica.ID {
 			return Assignment{}, fmt.Errorf("%w: group %d has no replica %d on node %d, and a new one would be %d",
 				ErrBadPlacement, a.Group, replica.ID, replica.Node, placement.ReplicaID(replica.Node, n.Epoch))
 		}
@@ -154,17 +155,6 @@ func (a *Assignment) next(to []Replica) (Assignment, error) {
 	}
 	n.Settled = same // only the order is another: there is nothing to move
 	return n, nil
-}
-
-// mayBecome: a node keeps the replica that it has, or may still have; one that has none gets a new
-// one.
-func (a *Assignment) mayBecome(replica Replica) bool {
-	for _, had := range [][]Replica{a.Replicas, a.Leaving} {
-		if old, ok := onNode(had, replica.Node); ok {
-			return old.ID == replica.ID
-		}
-	}
-	return replica.ID == placement.ReplicaID(replica.Node, a.Epoch+1)
 }
 
 func (a *Assignment) validate() error {

@@ -207,7 +207,7 @@ func firstRows(cmd *Command) ([]Assignment, error) {
 
 // firstMetaRow lets MetaVoters of the nodes vote, in as many zones as possible; the others learn.
 func firstMetaRow(nodes []Node) Assignment {
-	voters := metaRanks(targetNodes(nodes), MetaVoters(len(nodes)))
+	voters := Target(targetNodes(nodes), 1, MetaVoters(len(nodes)))[0]
 	var learners []uint64
 	for _, n := range nodes {
 		if !slices.Contains(voters, n.ID) {

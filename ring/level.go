@@ -103,15 +103,6 @@ func (s *State) Upgrade() Upgrade {
 	return u
 }
 
-// tooOld is why a node may not join, or come back; nil: it may.
-func (c *cluster) tooOld(n *Node) error {
-	if n.level() >= c.level {
-		return nil
-	}
-	return fmt.Errorf("%w: the cluster has agreed on feature level %d, the release %s on node %s has %d; start the newer release",
-		ErrTooOld, c.level, n.Version, n.Name, n.level())
-}
-
 // Level is the feature level that the members have agreed on: nothing above it is proposed.
 func (s *State) Level() feature.Level {
 	s.mu.RLock()

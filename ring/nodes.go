@@ -118,8 +118,9 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 			return Reply{Node: &known, Err: err}
 		}
 	}
-	if err := c.tooOld(&n); err != nil {
-		return Reply{Err: err}
+	if n.level() < c.level {
+		return Reply{Err: fmt.Errorf("%w: the cluster has agreed on feature level %d, the release %s on node %s has %d; start the newer release",
+			ErrTooOld, c.level, n.Version, n.Name, n.level())}
 	}
 	other, taken := c.named(n.Name)
 	taken = taken && other.ID != n.ID

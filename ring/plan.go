@@ -102,7 +102,7 @@ type planner struct {
 
 func newPlanner(v View, f Observations, rings *Rings) *planner {
 	f.ReplaceAfterMs = cmp.Or(f.ReplaceAfterMs, defaultReplaceAfterMs)
-	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), budget: newBudget(f.MoveRate)}
+	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), budget: budget{rate: cmp.Or(f.MoveRate, MoveRate), nodes: map[uint64]*traffic{}}}
 	var usable []TargetNode
 	var holders []uint64 // with those that are down for good: their deaths change no ring
 	for i := range v.Nodes {
@@ -136,7 +136,10 @@ func newPlanner(v View, f Observations, rings *Rings) *planner {
 			p.underWay(row)
 		}
 	}
-	p.pinDivision()
+	// The shard that is being divided is left alone, and what comes of it.
+	if last := &v.Rows[len(v.Rows)-1]; last.dividing() {
+		p.layout.rows[last.From-1].pinned = true
+	}
 	return p
 }
 
@@ -197,11 +200,10 @@ func (p *planner) place(i int, force bool) {
 
 // replicaFor is the replica that a node has of the row, or would get with the next change.
 func (a *Assignment) replicaFor(node uint64) Replica {
-	if had, ok := onNode(a.Replicas, node); ok {
-		return had
-	}
-	if had, ok := onNode(a.Leaving, node); ok {
-		return had
+	for _, list := range [...][]Replica{a.Replicas, a.Leaving} {
+		if had, ok := onNode(list, node); ok {
+			return had
+		}
 	}
 	return Replica{Node: node, ID: placement.ReplicaID(node, a.Epoch+1)}
 }

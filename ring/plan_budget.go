@@ -1,9 +1,6 @@
 package ring
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // MoveRate is how many bytes a second a node sends for moves of replicas, and how many it receives.
 // The transport keeps to it. The plan begins no more moves than that takes a while to send, so that
@@ -65,10 +62,6 @@ type load struct {
 	moves int
 }
 
-func newBudget(rate int64) budget {
-	return budget{rate: cmp.Or(rate, MoveRate), nodes: map[uint64]*traffic{}}
-}
-
 func (b *budget) of(node uint64) *traffic {
 	t := b.nodes[node]
 	if t == nil {
@@ -87,15 +80,6 @@ func (b *budget) full(loads *[MoveKinds]load, kind MoveKind) bool {
 		sum.moves += l.moves
 	}
 	return sum.moves >= minMoves && sum.bytes >= moveWindow*b.rate
-}
-
-// cost is what a move of a row takes of the rate; without a new replica it is small.
-func (p *planner) cost(row *Assignment, to uint64) int64 {
-	small := p.budget.rate / movesPerSecond
-	if to == 0 {
-		return small
-	}
-	return max(small, p.facts.Bytes[row.Group])
 }
 
 // sender is the node that leads a row's group, or 0.
@@ -117,13 +101,13 @@ func (p *planner) charge(row *Assignment, to uint64, kind MoveKind) {
 	if to != 0 && !p.alive(to) {
 		return
 	}
-	cost := p.cost(row, to)
-	from := p.sender(row)
-	p.budget.of(from).out[kind].add(cost)
+	cost := p.budget.rate / movesPerSecond // without a new replica a move is small
 	if to != 0 {
+		cost = max(cost, p.facts.Bytes[row.Group])
 		p.budget.of(to).in[kind].add(cost)
 		p.moves.Bytes += p.facts.Bytes[row.Group]
 	}
+	p.budget.of(p.sender(row)).out[kind].add(cost)
 }
 
 func (l *load) add(bytes int64) {

@@ -226,13 +226,6 @@ func (s *State) GrowthMoves(to int) (moves int, err error) {
 	return moves, nil
 }
 
-// pinDivision leaves the shard that is being divided alone, and what comes of it.
-func (p *planner) pinDivision() {
-	if last := &p.view.Rows[len(p.view.Rows)-1]; last.dividing() {
-		p.layout.rows[last.From-1].pinned = true
-	}
-}
-
 // divide divides the next shard, unless it has to be moved first or has lost its majority.
 func (p *planner) divide() {
 	next := nextDivided(p.view.Rows, p.view.Dividing)

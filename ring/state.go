@@ -181,44 +181,22 @@ func (s *State) View() View {
 	return View{Replicas: s.cluster.replicas, Nodes: s.cluster.present, Rows: slices.Clone(s.cluster.rows), Dividing: s.cluster.growth.Parents}
 }
 
+// ofCluster is what applies each command of the cluster.
+var ofCluster = map[Verb]func(*cluster, int64, *Command) Reply{
+	Found: (*cluster).found, Register: (*cluster).register, SetState: (*cluster).setState, Remove: (*cluster).remove,
+	Fence: (*cluster).fence, Place: (*cluster).place, Reconciled: (*cluster).reconciled, SetSecret: (*cluster).setSecret,
+	Reseal: (*cluster).reseal, SetReplicas: (*cluster).setReplicas, SetShards: (*cluster).setShards,
+	Divide: (*cluster).divide, Finalize: (*cluster).finalize,
+}
+
 // Apply implements shard.Machine; the result is a Reply. An error is feature.ErrNewer.
 func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 	c, err := decodeCommand(data)
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}
-	var command func(*cluster, int64, *Command) Reply
-	switch c.Verb {
-	case Found:
-		command = (*cluster).found
-	case Register:
-		command = (*cluster).register
-	case SetState:
-		command = (*cluster).setState
-	case Remove:
-		command = (*cluster).remove
-	case Fence:
-		command = (*cluster).fence
-	case Place:
-		command = (*cluster).place
-	case Reconciled:
-		command = (*cluster).reconciled
-	case SetSecret:
-		command = (*cluster).setSecret
-	case SetReplicas:
-		command = (*cluster).setReplicas
-	case SetShards:
-		command = (*cluster).setShards
-	case Divide:
-		command = (*cluster).divide
-	case Finalize:
-		command = (*cluster).finalize
-	case Reseal:
-		if c.Name != "" {
-			return s.applyTopic(nowMs, c), nil
-		}
-		command = (*cluster).reseal
-	default:
+	command, ok := ofCluster[c.Verb]
+	if !ok || c.Verb == Reseal && c.Name != "" {
 		return s.applyTopic(nowMs, c), nil
 	}
 	s.mu.Lock()
@@ -279,15 +257,12 @@ func (c *cluster) putRow(r Assignment) {
 
 // list makes the list of those present, and the sums, from all nodes and rows.
 func (c *cluster) list() {
-	c.present, c.nodeSum, c.rowSum = nil, 0, 0
+	c.nodeSum, c.rowSum = c.sums()
+	c.present = nil
 	for _, n := range c.nodes {
-		c.nodeSum += hashNode(&n)
 		if n.State != NodeRemoved {
 			c.present = append(c.present, n)
 		}
-	}
-	for i := range c.rows {
-		c.rowSum += hashRow(&c.rows[i])
 	}
 	slices.SortFunc(c.present, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 }

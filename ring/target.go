@@ -67,14 +67,6 @@ func TargetFrom(current [][]uint64, nodes []TargetNode, groups, replicas int) []
 	return out
 }
 
-// metaRanks orders nodes for the meta group: the most preferred k, in as many zones as can be.
-func metaRanks(nodes []TargetNode, k int) []uint64 {
-	if k < 1 {
-		return nil
-	}
-	return Target(nodes, 1, k)[0]
-}
-
 // change is one replica's move within a row, or with from == 0 its addition.
 type change struct {
 	row      int
@@ -98,12 +90,7 @@ func rendezvous(row int, node uint64) uint64 {
 
 func sortedTargets(nodes []TargetNode) []TargetNode {
 	sorted := slices.Clone(nodes)
-	slices.SortFunc(sorted, func(a, b TargetNode) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(sorted, func(a, b TargetNode) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(sorted, func(a, b TargetNode) bool { return a.ID == b.ID })
 }
 
@@ -196,14 +183,9 @@ func (l *layout) drop(i int, node uint64) {
 	row.nodes = slices.Delete(row.nodes, rank, rank+1)
 	if s := l.load(node); s != nil {
 		s.load--
+		s.leads -= boolInt(rank == 0)
 	}
-	if rank > 0 {
-		return
-	}
-	if s := l.load(node); s != nil {
-		s.leads--
-	}
-	if s := l.load(row.nodes[0]); s != nil {
+	if s := l.load(row.nodes[0]); s != nil && rank == 0 {
 		s.leads++
 	}
 }

@@ -152,7 +152,7 @@ func (l *layout) movable(from, to *nodeLoad) (best int, ok bool) {
 // one with too few, through others that stay as they are.
 func (l *layout) balanceLeaders() []change {
 	edges := make([][]int, len(l.loads)) // rows by the place in loads of the node that is first
-	total, leaders := 0, 0
+	total := 0
 	for i := range l.rows {
 		row := &l.rows[i]
 		if row.pinned || len(row.nodes) == 0 {
@@ -164,21 +164,16 @@ func (l *layout) balanceLeaders() []change {
 			return []change{c}
 		}
 	}
+	order := make([]int, 0, len(l.loads))
 	for k := range l.loads {
 		if l.leads(k) {
-			total, leaders = total+l.loads[k].leads, leaders+1
+			total, order = total+l.loads[k].leads, append(order, k)
 		}
 	}
-	if leaders < 2 {
+	if len(order) < 2 {
 		return nil
 	}
-	low, high := tolerance(total, leaders)
-	order := make([]int, 0, leaders)
-	for k := range l.loads {
-		if l.leads(k) {
-			order = append(order, k)
-		}
-	}
+	low, high := tolerance(total, len(order))
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(l.loads[y].leads, l.loads[x].leads) })
 	if l.loads[order[0]].leads <= high && l.loads[order[len(order)-1]].leads >= low {
 		return nil
