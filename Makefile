@@ -79,6 +79,9 @@ ALONE := ^Test(CrashMatrixOfOneNode|DamageAtRestOfEveryFile|NewTopicIsKnownEvery
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout 20m
 
+# Runs of the simulator, and those that look for what 500 of them must come to anyway.
+DRAWN := ^TestSeeds(|Ordeals|Ailments|ReplicaFaults)$$
+
 # Tests that hold the longest turn against a bound run alone, last: beside others they measure who else had the processor and its caches, and try
 # again and again.
 TURNS := ^TestLongestTurn
@@ -120,7 +123,7 @@ turns:
 
 models: ## what one goroutine does: 500 simulated runs, shard, ring and wal at full length, and packages without goroutines
 	$(GOTEST) -vet off -run '^TestSeeds$$' ./test/sim -sim.seeds=500
-	$(GOTEST) -vet off -skip '^TestSeeds$$|$(TURNS)' ./test/sim $(MODELS) $(PLAIN)
+	$(GOTEST) -vet off -skip '$(DRAWN)|$(TURNS)' ./test/sim $(MODELS) $(PLAIN)
 	$(GOTEST) -vet off -run '$(ALONE)|^TestCost' ./node ./transport/api # the race detector would be measured, too
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities

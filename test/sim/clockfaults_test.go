@@ -91,7 +91,8 @@ func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 		step := by[int(seed)%len(by)]
 		r := run(t, Config{Seed: seed, Safety: 75 * time.Second, Change: func(p *Plan) {
 			representative(p)
-			p.segmentBytes, p.genBytes, p.snapshotBytes = 64<<10, 256<<10, 1<<20 // small ones are no matter of clocks, and half the work
+			// Small files and hasty clients are no matter of clocks, and most of the work.
+			p.segmentBytes, p.genBytes, p.snapshotBytes, p.think = 64<<10, 256<<10, 1<<20, 100*time.Millisecond
 			p.nodes = 1 + 2*int(seed%2)
 			p.replicas, p.receiverFails, p.sickThink = p.nodes, 0.4, 100*time.Millisecond
 			p.ordeals, p.safety = ordeals{}, 75*time.Second

@@ -7,29 +7,48 @@ import (
 	"time"
 )
 
-// TestSeedsAilments: the runs reach and survive each disk fault. (By its name it runs where
-// TestSeeds does, without the race detector.)
+// ailing is a disk fault that a run must reach.
+type ailing struct {
+	name    string
+	set     func(s *swarm, c chance)
+	reached func(c *Counts) bool
+	least   uint64 // least number of runs
+	profile string
+}
+
+// TestSeedsRare: runs reach and survive what too few of TestSeeds' runs come to (see rare).
+func TestSeedsRare(t *testing.T) {
+	survive(t,
+		ailing{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }, 1, ""},
+		ailing{"put back", (*swarm).puttingBack, func(c *Counts) bool { return c.PutBack > c.Identity && c.Identity > 0 && c.ToldOlder > 1 }, 4, ""},
+		ailing{"put back while shards double", (*swarm).puttingBack, func(c *Counts) bool { return c.Identity > 0 && c.Divided > 0 && c.ToldOlder > 0 }, 4, grows},
+	)
+	surviveReplicas(t, failingReplica{"releases", upgrading, func(c *Counts) bool {
+		return c.Changed > 2 && c.TooOld > 0 && c.Compared > 0 && c.Finalized > 0 && c.TooEarly > 0
+	}})
+}
+
+// TestSeedsAilments: the runs reach and survive each disk fault that TestSeeds draws often enough.
+// So make ci leaves it out; make sim runs it.
 func TestSeedsAilments(t *testing.T) {
+	survive(t,
+		ailing{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }, 1, ""},
+		ailing{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 && c.HeldBack > 0 }, 1, ""},
+		ailing{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1, ""},
+		ailing{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6, ""},
+		ailing{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 && c.Cramped > 0 }, 4, ""},
+		ailing{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }, 1, ""},
+	)
+}
+
+// survive runs seeds of each fault until one has reached it. (By their names these tests run where
+// TestSeeds does, without the race detector.)
+func survive(t *testing.T, list ...ailing) {
+	t.Helper()
 	if testing.Short() || underRace || *flagSeed != 0 || *flagShare != "" {
 		t.Skip("runs take too long")
 	}
-	for _, test := range []struct {
-		name    string
-		set     func(s *swarm, c chance)
-		reached func(c *Counts) bool
-		least   uint64 // least number of runs
-		profile string
-	}{
-		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }, 1, ""},
-		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }, 1, ""},
-		{"told", (*swarm).lying, func(c *Counts) bool { return c.Told > 0 && c.HeldBack > 0 }, 1, ""},
-		{"put back", (*swarm).puttingBack, func(c *Counts) bool { return c.PutBack > c.Identity && c.Identity > 0 && c.ToldOlder > 1 }, 4, ""},
-		{"put back while shards double", (*swarm).puttingBack, func(c *Counts) bool { return c.Identity > 0 && c.Divided > 0 && c.ToldOlder > 0 }, 4, grows},
-		{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1, ""},
-		{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6, ""},
-		{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 && c.Cramped > 0 }, 4, ""},
-		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }, 1, ""},
-	} {
+	for _, test := range list {
 		t.Run(test.name, func(t *testing.T) {
 			sum := Counts{}
 			runs := max(*flagSeeds, 20)

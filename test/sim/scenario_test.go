@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSeedsOrdeals: the runs reach and survive each scenario. (By its name it runs where TestSeeds
-// does, without the race detector.)
+// TestSeedsOrdeals: the runs reach and survive each scenario, as TestSeeds' runs must. So make ci
+// leaves it out; make sim runs it.
 func TestSeedsOrdeals(t *testing.T) {
 	if testing.Short() || underRace || *flagSeed != 0 || *flagShare != "" {
 		t.Skip("runs take too long")

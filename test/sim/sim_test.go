@@ -202,7 +202,7 @@ func shareSeeds(t *testing.T) {
 	c, simulated := &all[0].Counts, time.Duration(all[0].SimulatedNs)
 	t.Logf("%d seeds, %.1f hours simulated, %d operations acknowledged, %d calls; %.0f s of processors, %.0f times real time on each",
 		all[0].Seeds, simulated.Hours(), c.Acked, c.Started, cpu[0].Seconds(), simulated.Seconds()/cpu[0].Seconds())
-	if never := c.never(); all[0].Seeds >= manySeeds && *flagProfile == "" && len(never) > 0 {
+	if never := c.never(all[0].Seeds); all[0].Seeds >= manySeeds && *flagProfile == "" && len(never) > 0 {
 		t.Errorf("%d runs never came to: %v", all[0].Seeds, never)
 	}
 }
