@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // served is a client's side of a real connection, whose other side serve has.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 func TestDefaultsAreValid(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/test/freeport"
+	"carillon/test/testkit"
 )
 
 func (r *running) host() *shard.Host { return r.node.run.Load().core.Load().host }
@@ -75,9 +76,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 	}
 	restart := func(i, level int) {
 		t.Helper()
-		if err := nodes[i].stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, nodes[i].stop())
 		nodes[i] = start(t, dirs[i], config(i, level))
 	}
 	level(1, 1, 1, 1)
@@ -124,9 +123,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 	}
 	level(2, 2, 2, 2)
 
-	if err := nodes[1].stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, nodes[1].stop())
 	cfg := Config{DataDir: dirs[1], HTTP: "127.0.0.1:0", Peer: "127.0.0.1:0", Version: "old"}
 	config(1, 1)(&cfg)
 	old, err := New(cfg)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	"carillon/test/testkit"
 )
 
 // series are the names in an expression that are ours to export. The series of a histogram have a
@@ -39,9 +41,7 @@ func TestAlerts(t *testing.T) {
 	}
 	dec := yaml.NewDecoder(strings.NewReader(string(text)))
 	dec.KnownFields(true)
-	if err := dec.Decode(&file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, dec.Decode(&file))
 	certs := newCertificates(t, time.Now().Add(time.Hour))
 	certs.issue("peer", time.Now().Add(time.Hour))
 	n := start(t, t.TempDir(), certs.betweenNodes)
@@ -94,9 +94,7 @@ func checkDashboard(t *testing.T, exported string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal(text, &board); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, yaml.Unmarshal(text, &board))
 	ids, asked := map[int]bool{}, 0
 	for _, p := range board.Panels {
 		if ids[p.ID] || p.Title == "" || (p.Type != "row") != (len(p.Targets) > 0) {

@@ -17,6 +17,7 @@ import (
 	"carillon/internal/backup"
 	"carillon/internal/bucket"
 	"carillon/test/s3server"
+	"carillon/test/testkit"
 	"carillon/transport/api/backend"
 )
 
@@ -367,9 +368,7 @@ func TestOneNodeMakesScheduledBackups(t *testing.T) {
 	}
 	until(t, "one node makes the backups", func() bool { return len(maker()) == 1 })
 	gone := maker()[0]
-	if err := nodes[gone].stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, nodes[gone].stop())
 	nodes[gone] = nil
 	until(t, "another node makes them", func() bool { return len(maker()) == 1 })
 	files, err := filepath.Glob(filepath.Join(store.Dir, "cluster", "carillon-*.backup"))
@@ -411,9 +410,7 @@ func TestBackupThatIsNotTaken(t *testing.T) {
 			t.Fatalf("after %d bytes: %v", bytes, err)
 		}
 	}
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	if strings.Contains(log.String(), "a backup has failed") {
 		t.Errorf("it is logged twice:\n%s", log.String())
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"carillon/test/freeport"
+	"carillon/test/testkit"
 )
 
 // trio starts three nodes of one cluster in this process.
@@ -210,9 +211,7 @@ func TestNodeAwayOverTwoDoublings(t *testing.T) {
 		}
 	}
 	add("before")
-	if err := away.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, away.stop())
 	stays.insist("POST", "/v1/cluster/shards", `{"shards":8}`)
 	stays.awaitGrown(8)
 	add("meanwhile")
@@ -222,9 +221,7 @@ func TestNodeAwayOverTwoDoublings(t *testing.T) {
 		_, view := back.call("GET", "/v1/cluster", "")
 		return strings.Contains(view, `"healthy":true`)
 	})
-	if err := other.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, other.stop())
 	add("after")
 	for _, n := range []*running{stays, back} {
 		var list struct{ Timers []struct{ ID string } }
@@ -319,12 +316,8 @@ func TestIdentityPutBackAfterADoubling(t *testing.T) {
 	}
 	n.must(202, "POST", "/v1/cluster/shards", `{"shards":8}`)
 	n.awaitGrown(8)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, before, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
+	testkit.Must(t, os.WriteFile(path, before, 0o600))
 	again, err := New(n.node.cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // hangsUp asks for a pull that waits, until the node has it parked, and then goes away as end says.
@@ -153,9 +155,7 @@ func takesOver(t *testing.T, add, pull *running, name string) (late time.Duratio
 	}
 	for deadline := time.Now().Add(patience); len(ops) > 0 && time.Now().Before(deadline); { // a shard may have no leader on a busy machine
 		var v struct{ Results []struct{ Status int } }
-		if err := json.Unmarshal([]byte(add.must(200, "POST", "/v1/topics/jobs/batch", `{"ops":[`+strings.Join(ops, ",")+`]}`)), &v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(add.must(200, "POST", "/v1/topics/jobs/batch", `{"ops":[`+strings.Join(ops, ",")+`]}`)), &v))
 		var again []string
 		for i, r := range v.Results {
 			if r.Status == 503 {
@@ -195,9 +195,7 @@ func TestAnswerThatCannotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	const body = `{"max":20}`
 	fmt.Fprintf(conn, "POST /v1/topics/jobs/pull HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", conn.RemoteAddr(), len(body), body)
 	if _, err := bufio.NewReader(conn).Peek(1); err != nil { // the answer is on its way

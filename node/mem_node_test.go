@@ -24,6 +24,7 @@ import (
 	"carillon/shard/table"
 	"carillon/test/memfs"
 	"carillon/test/sim/forged"
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -394,12 +395,8 @@ func contentOf(t testing.TB, fsys vfs.FS, path string) []byte {
 
 func putFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
 	t.Helper()
-	if err := fsys.MkdirAll(filepath.Dir(path)); err != nil {
-		t.Fatal(err)
-	}
-	if err := vfs.WriteFileAtomic(fsys, path, b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.MkdirAll(filepath.Dir(path)))
+	testkit.Must(t, vfs.WriteFileAtomic(fsys, path, b))
 }
 
 // seedChance makes raft's random numbers a function of a seed, until the test ends.
@@ -414,9 +411,7 @@ func seedChance(t testing.TB) (again func()) {
 func makeMemNode(t testing.TB, clean bool) (*memfs.FS, *memNode) {
 	t.Helper()
 	fsys := memfs.New()
-	if err := fsys.MkdirAll(memNodeDir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.MkdirAll(memNodeDir))
 	e, err := openMemNode(fsys, &memNodeClock{})
 	if err == nil {
 		err = e.live(mrand.New(mrand.NewPCG(5, 5)))

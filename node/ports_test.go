@@ -11,6 +11,7 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/test/freeport"
+	"carillon/test/testkit"
 )
 
 func TestPortsAreOpenedWhenAskedFor(t *testing.T) {
@@ -88,9 +89,7 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 		t.Errorf("it shows %+v, %v", cluster, err)
 	}
 	r.must(201, "PUT", "/v1/topics/a/timers/later", `{"delay":"1h","callback":{"url":"`+seen.URL+`"}}`)
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.stop())
 	if testing.Short() {
 		t.Skip("the rest takes some seconds")
 	}
@@ -101,9 +100,7 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 		c.Name, c.Peer, c.Gossip, c.Join, c.GossipKeyFile = "n2", "127.0.0.1:0", "127.0.0.1:0", []string{gossip}, key
 	})
 	second.must(200, "GET", "/v1/topics/a/timers/later", "")
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.stop())
 	lonely, err := New(Config{DataDir: dir, HTTP: "127.0.0.1:0", Name: "n1"})
 	if err != nil {
 		t.Fatal(err)

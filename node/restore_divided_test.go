@@ -15,6 +15,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/shard/table"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -33,14 +34,10 @@ func TestRestoreInTheMiddleOfADoubling(t *testing.T) {
 		n.must(201, "PUT", fmt.Sprintf("/v1/topics/kept/timers/t%d", k), `{"delay":"1h","payload":1}`)
 	}
 	var made bytes.Buffer
-	if err := n.node.run.Load().core.Load().Backup(t.Context(), &made); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.node.run.Load().core.Load().Backup(t.Context(), &made))
 	for _, swept := range []int{0, 20, math.MaxInt32} {
 		file := filepath.Join(t.TempDir(), "backup")
-		if err := os.WriteFile(file, divideBackup(t, made.Bytes(), swept), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, divideBackup(t, made.Bytes(), swept), 0o600))
 		dir := filepath.Join(t.TempDir(), "data")
 		if _, err := Restore(RestoreConfig{From: file, DataDir: dir, Name: "again"}); err != nil {
 			t.Fatal(err)
@@ -49,9 +46,7 @@ func TestRestoreInTheMiddleOfADoubling(t *testing.T) {
 		whole := func() {
 			t.Helper()
 			var list struct{ Timers []struct{ ID string } }
-			if err := json.Unmarshal([]byte(again.must(200, "GET", "/v1/topics/kept/timers?limit=1000", "")), &list); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(again.must(200, "GET", "/v1/topics/kept/timers?limit=1000", "")), &list))
 			seen := map[string]bool{}
 			for _, x := range list.Timers {
 				seen[x.ID] = true
@@ -137,13 +132,9 @@ func divideBackup(t *testing.T, made []byte, swept int) []byte {
 		t.Fatal(err)
 	}
 	put := func(id timer.ShardID, hash uint64, state []byte) {
-		if err := w.Begin(id, 0, uint64(len(state)), hash); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Begin(id, 0, uint64(len(state)), hash))
 		_, _ = w.Write(state)
-		if err := w.End(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.End())
 	}
 	other, err := table.Load(2, bytes.NewReader(states[2]))
 	if err != nil {
@@ -153,9 +144,7 @@ func divideBackup(t *testing.T, made []byte, swept int) []byte {
 	put(3, child.Hash(), savedWhole(child.BeginSnapshot()))
 	put(1, parent.Hash(), savedWhole(parent.BeginSnapshot()))
 	put(shard.Meta, meta.Hash(), savedWhole(meta.BeginSave()))
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	return out.Bytes()
 }
 

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/transport/callback/signing"
 )
 
@@ -150,9 +151,7 @@ func secretiveWork(t *testing.T, r *running) {
 		t.Errorf("what is no secret is not shown: %s", shown)
 	}
 	var policy map[string]any
-	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/s", "")), &policy); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/s", "")), &policy))
 	b, _ := json.Marshal(policy["policy"])
 	r.must(200, "PUT", "/v1/topics/s", string(b)) // the shown value puts back the stored one
 }
@@ -166,9 +165,7 @@ func TestNoSecretLiesInTheClear(t *testing.T) {
 			dir := t.TempDir()
 			r := start(t, dir, withKeys(t, of))
 			secretiveWork(t, r)
-			if err := r.stop(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.stop())
 			if got := shownIn(t, dir); !slices.Equal(got, want) {
 				t.Errorf("the directory shows %q, want %q", got, want)
 			}
@@ -218,18 +215,14 @@ func TestSecretsThroughTheLifeOfKeys(t *testing.T) {
 	}
 	first := start(t, dir, withKeys(t, ""))
 	first.must(201, "PUT", "/v1/topics/s", `{`+cb+`,"headers":{"Authorization":"`+topicBearer+`"}},"secrets":["`+signingText+`"]}`)
-	if err := first.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.stop())
 	var last *running
 	for _, s := range []struct {
 		of   string
 		want map[string]int
 	}{{"", map[string]int{"": 2}}, {"a", map[string]int{"a": 2}}, {"ba", map[string]int{"b": 2}}} {
 		if last != nil {
-			if err := last.stop(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, last.stop())
 		}
 		last = stage(s.of, s.want)
 	}
@@ -267,9 +260,7 @@ func TestNodeWithoutTheKey(t *testing.T) {
 	r.must(201, "PUT", "/v1/topics/open/timers/own", `{"delay":"1h",`+cb+`,"headers":{"X-Key":"`+patchedKey+`"}}}`)
 	r.must(201, "PUT", "/v1/topics/open/timers/plain", `{"delay":"1h"}`)
 	r.must(201, "PUT", "/v1/topics/closed/timers/signed", `{"delay":"1h"}`)
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.stop())
 
 	file := writeKeys(t, secretsKey("b"), 0o600)
 	r = startUnready(t, dir, func(c *Config) { c.SecretsKeyFile = file })
@@ -290,12 +281,8 @@ func TestNodeWithoutTheKey(t *testing.T) {
 		}
 	}
 	r.awaitBody(200, "/v1/topics/closed", `"waiting":{"leader":1}`)
-	if err := os.WriteFile(file, []byte(secretsKey("ba")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.node.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(secretsKey("ba")), 0o600))
+	testkit.Must(t, r.node.Reload())
 	for _, a := range rec.await(t, 3)[1:] {
 		if a.timer == "own" && a.header.Get("X-Key") != patchedKey || a.timer == "signed" && a.header.Get("Webhook-Signature") == "" || a.attempt != 1 {
 			t.Errorf("%s came as attempt %d with %v", a.timer, a.attempt, a.header)
@@ -303,9 +290,7 @@ func TestNodeWithoutTheKey(t *testing.T) {
 	}
 	r.awaitBody(200, "/readyz", "")
 	r.awaitBody(200, "/metrics", "\ncarillon_ready 1\n")
-	if err := os.WriteFile(file, []byte("no key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("no key"), 0o600))
 	if err := r.node.Reload(); err == nil || !strings.Contains(err.Error(), "secrets-key: ") {
 		t.Errorf("a file without keys is taken: %v", err)
 	}
@@ -322,18 +307,14 @@ func TestNodeWithoutKeysTakesNoSecrets(t *testing.T) {
 			dir := t.TempDir()
 			r := start(t, dir, withKeys(t, "a"))
 			r.must(201, "PUT", "/v1/topics/t/timers/kept", `{"delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
-			if err := r.stop(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.stop())
 			r = startUnready(t, dir, withKeys(t, of))
 			r.awaitBody(503, "/readyz", "lacks the secrets key")
 			takesNoSecrets(t, r)
 			if got := r.sealedBy("b")["b"]; got != 0 {
 				t.Errorf("%d secrets are sealed by a key that only this node has", got)
 			}
-			if err := r.stop(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.stop())
 			if got := shownIn(t, dir); len(got) > 0 {
 				t.Errorf("the directory shows %q", got)
 			}
@@ -373,9 +354,7 @@ func TestLostSecretsKey(t *testing.T) {
 	r.must(201, "PUT", "/v1/topics/pulled", `{"delivery":"pull"}`)
 	r.must(201, "POST", "/v1/topics/s/timers", `{"id":"waits","delay":"1s","payload":1}`)
 	lost := r.node.run.Load().vault.keys.Load().First()
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.stop())
 
 	file := writeKeys(t, secretsKey("b"), 0o600)
 	with := func(c *Config) { c.Logger, c.SecretsKeyFile = slog.New(slog.DiscardHandler), file }
@@ -391,12 +370,8 @@ func TestLostSecretsKey(t *testing.T) {
 		t.Errorf("the metrics do not say which topic is locked: %s", scrape)
 	}
 
-	if err := os.WriteFile(file, []byte(secretsKey("b")+"lost "+lost+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.node.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(secretsKey("b")+"lost "+lost+"\n"), 0o600))
+	testkit.Must(t, r.node.Reload())
 	r.awaitBody(200, "/readyz", "")
 	r.must(201, "POST", "/v1/topics/pulled/timers", `{"id":"p","delay":"0s"}`)
 	until(t, "a consumer is given a timer", func() bool {
@@ -413,11 +388,7 @@ func TestLostSecretsKey(t *testing.T) {
 	if scrape := r.must(200, "GET", "/metrics", ""); strings.Contains(scrape, "carillon_topic_locked{") {
 		t.Error("a topic is still said to be locked")
 	}
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.stop())
 	last := start(t, dir, with)
-	if err := last.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, last.stop())
 }

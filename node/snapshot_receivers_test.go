@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // halfSnapshot is an incoming whose disk fails when it says so.
@@ -45,9 +47,7 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 		return s.(*snapshotReceiver)
 	}
 	s := open()
-	if err := s.Write([]byte("half")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Write([]byte("half")))
 	if _, err := k.open(7, []byte("another"), nil); err == nil {
 		t.Error("two at once from one node")
 	}
@@ -66,9 +66,7 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 	if s = open(); s.Have() != 0 || len(begun) != 2 {
 		t.Fatalf("after the disk had failed it goes on at %d, of %d begun", s.Have(), len(begun))
 	}
-	if err := errors.Join(s.Write([]byte("whole")), s.Commit()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(s.Write([]byte("whole")), s.Commit()))
 	s.Close()
 	if open(); len(begun) != 3 {
 		t.Error("one that has ended is gone on with")

@@ -15,6 +15,7 @@ import (
 
 	"carillon/internal/clocks"
 	"carillon/node/member"
+	"carillon/test/testkit"
 	"carillon/transport/api/backend"
 )
 
@@ -274,9 +275,7 @@ func TestRatesByTestClock(t *testing.T) {
 				var shown struct {
 					FiredMs int64 `json:"fired_ms"`
 				}
-				if err := json.Unmarshal([]byte(r.ask("GET", fmt.Sprintf("/v1/topics/%s/timers/%%7Bk%%7D%d", topic, i), "")), &shown); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, json.Unmarshal([]byte(r.ask("GET", fmt.Sprintf("/v1/topics/%s/timers/%%7Bk%%7D%d", topic, i), "")), &shown))
 				fired = append(fired, shown.FiredMs)
 			}
 			slices.Sort(fired)
@@ -441,9 +440,7 @@ func TestDirectoryOfTestClock(t *testing.T) {
 	r := start(t, dir, withTestClock)
 	r.ask("PUT", "/v1/topics/a/timers/x", `{"delay":"2h","callback":{"url":"http://127.0.0.1:1/"}}`)
 	r.move(`{"advance":"1h"}`)
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.stop())
 	if err := runOnce(t, dir, func(*Config) {}); !errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "--test-clock=now") {
 		t.Errorf("without a test clock: %v", err)
 	}
@@ -468,9 +465,7 @@ func TestDirectoryOfTestClock(t *testing.T) {
 	if got := plain.ask("GET", "/v1/cluster", ""); strings.Contains(got, "test_clock") {
 		t.Error(got)
 	}
-	if err := plain.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, plain.stop())
 	if err := runOnce(t, other, withTestClock); !errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "another --data") {
 		t.Errorf("with a test clock: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -238,9 +239,7 @@ func waitsForPausedTopic(t *testing.T, n *running) {
 			W  string `json:"waits_for"`
 		}
 	}
-	if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics/held/timers", "")), &list); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics/held/timers", "")), &list))
 	if got := fmt.Sprint(list.Timers); got != "[{a topic_paused} {later }]" {
 		t.Errorf("the list shows %s", got)
 	}
@@ -376,9 +375,7 @@ func TestWaitsOfAShardWithoutLeader(t *testing.T) {
 	}
 	nodes[0].must(201, "POST", "/v1/topics/held/timers", `{"id":"later","delay":"1h"}`)
 	for _, n := range nodes[1:] {
-		if err := n.stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.stop())
 	}
 	until(t, "three wait for a leader", func() bool {
 		return strings.Contains(nodes[0].must(200, "GET", "/metrics", ""), "carillon_waiting{reason=\"leader\"} 3\n")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"carillon/internal/feature"
+	"carillon/test/testkit"
 	"go.uber.org/goleak"
 
 	"pgregory.net/rapid"
@@ -183,9 +184,7 @@ func TestMembersFindEachOtherAndLeave(t *testing.T) {
 	want := Member{ID: 1, Starts: 7, Name: "n1", HTTP: "10.0.0.1:7700", Peer: "10.0.0.1:7701", Gossip: a.Addr(), Zone: "z", Version: "v1", Expect: 3, Shards: 16, Replicas: 3}
 	v.until(fmt.Sprintf("c, which knows a as %+v, knows it as %+v", c.knows(1), want), func() bool { return c.knows(1) == want })
 	v.until("others are alive", func() bool { return c.Alive(1) && c.Alive(3) && !c.Alive(9) })
-	if err := a.Update(func(m *Member) { m.Cluster, m.HTTP, m.ID, m.Name = "abc", "10.0.0.9:1", 99, "other" }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Update(func(m *Member) { m.Cluster, m.HTTP, m.ID, m.Name = "abc", "10.0.0.9:1", 99, "other" }))
 	v.until("the update is seen", func() bool { return c.knows(1).Cluster == "abc" && c.knows(1).HTTP == "10.0.0.9:1" })
 	if a.knows(1).Name != "n1" {
 		t.Fatalf("a node changed its name: %+v", a.List())
@@ -249,9 +248,7 @@ func TestMembersOfTwoClustersDoNotMix(t *testing.T) {
 	v.untilSees("1 2 3", c)
 	v.untilSees("1 3", a)
 	v.untilSees("2 3", b)
-	if err := c.Update(func(m *Member) { m.Cluster = "aaaa" }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Update(func(m *Member) { m.Cluster = "aaaa" }))
 	v.untilSees("1 3", a, c)
 	v.untilSees("2", b)
 	for _, p := range []*gossipMember{a, b} {
@@ -305,13 +302,9 @@ func TestGossipKeysChangeWhileNodesSpeak(t *testing.T) {
 	v.untilSees("1 2", a, b)
 	for i, next := range []string{"on", "no", "n"} {
 		for _, p := range []*gossipMember{a, b} {
-			if err := p.SetKeys(keys(next)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, p.SetKeys(keys(next)))
 			zone := fmt.Sprintf("z%d-%d", i, p.cfg.Self.ID)
-			if err := p.Update(func(m *Member) { m.Zone = zone }); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, p.Update(func(m *Member) { m.Zone = zone }))
 			other := map[*gossipMember]*gossipMember{a: b, b: a}[p]
 			v.until("news of "+zone, func() bool {
 				return slices.ContainsFunc(other.List(), func(m Member) bool { return m.Zone == zone })
@@ -362,9 +355,7 @@ func TestMembersAlone(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
 	<-m.Ready()
-	if err := m.Update(func(m *Member) { m.Cluster = "c" }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.Update(func(m *Member) { m.Cluster = "c" }))
 	<-changed
 	if list := m.List(); len(list) != 1 || list[0].Cluster != "c" || m.Addr() != "" || !m.Alive(1) {
 		t.Errorf("%+v at %q", list, m.Addr())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -15,9 +16,7 @@ import (
 func reread(t *testing.T, s *State) *State {
 	t.Helper()
 	again := NewState(nil, nil)
-	if err := again.Load(s.Save()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, again.Load(s.Save()))
 	if again.Hash() != s.Hash() || string(again.Save()) != string(s.Save()) {
 		t.Fatal("the state is another after it was saved and read")
 	}
@@ -90,9 +89,7 @@ func TestShardsDouble(t *testing.T) {
 	if _, on := s.Resharding(); on || s.cluster.shards != 8 || len(s.Rows()) != 9 {
 		t.Fatalf("%d shards, %d rows", s.cluster.shards, len(s.Rows()))
 	}
-	if err := reread(t, s).Audit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, reread(t, s).Audit())
 	must(t, s, Command{Verb: SetShards, Shards: 16})
 }
 
@@ -203,9 +200,7 @@ func TestPlanDividesShards(t *testing.T) {
 					if _, on := tw.s.Resharding(); !on && step > 80 {
 						break
 					}
-					if err := tw.s.Audit(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, tw.s.Audit())
 				}
 				tw.nowMs += 2 * defaultReplaceAfterMs
 				tw.rest()

@@ -10,6 +10,7 @@ import (
 
 	"carillon/internal/feature"
 	"carillon/internal/placement"
+	"carillon/test/testkit"
 	"carillon/timer"
 
 	"pgregory.net/rapid"
@@ -365,9 +366,7 @@ func TestFoundersAreKnownUntilAMoveIsSettled(t *testing.T) {
 	check := func(what string, settled, known bool) {
 		t.Helper()
 		again := NewState(nil, nil)
-		if err := again.Load(s.Save()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, again.Load(s.Save()))
 		row, _ := again.Row(1)
 		if row.Settled != settled || known != (len(row.Founders()) == 2 && sameNodes(row.Founders(), first.Replicas)) || !known && row.Founders() != nil {
 			t.Errorf("%s: %+v has the founders %+v", what, row, row.Founders())
@@ -544,8 +543,6 @@ func FuzzApply(f *testing.F) {
 		if err == nil && r.(Reply).Err != nil && string(s.Save()) != before {
 			t.Fatalf("%q was refused (%v) and changed the state", data, r.(Reply).Err)
 		}
-		if err := s.Audit(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Audit())
 	})
 }

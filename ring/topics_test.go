@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -81,9 +82,7 @@ func TestSaveLoad(t *testing.T) {
 	do(t, m, Command{Verb: Close, Name: "c"})
 	do(t, m, Command{Verb: Delete, Name: "c"})
 	other := NewState(nil, nil)
-	if err := other.Load(m.Save()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, other.Load(m.Save()))
 	if string(other.Save()) != string(m.Save()) {
 		t.Fatalf("state differs:\n%s\n%s", m.Save(), other.Save())
 	}
@@ -167,9 +166,7 @@ func TestTopicNamesAreInOrder(t *testing.T) {
 	}
 	check()
 	again := NewState(nil, nil)
-	if err := again.Load(topics.Save()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, again.Load(topics.Save()))
 	topics = again
 	check()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"carillon/test/s3server"
+	"carillon/test/testkit"
 )
 
 // TestBackupToS3: a backup goes straight into a bucket and is restored from there. An object that
@@ -69,9 +70,7 @@ func TestBackupToS3(t *testing.T) {
 	}
 	restore := func() result { return carillon(t, "", nil, "restore", "--from", place, "--data", restored) }
 	for name, content := range map[string][]byte{"cut": whole[:len(whole)-1], "changed": append([]byte{1}, whole[1:]...)} {
-		if err := os.WriteFile(object, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(object, content, 0o600))
 		if got := restore(); got.code != exitFailure || !strings.Contains(got.err, "nothing was restored") {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -79,9 +78,7 @@ func TestBackupToS3(t *testing.T) {
 			t.Errorf("%s: something was written", name)
 		}
 	}
-	if err := os.WriteFile(object, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(object, whole, 0o600))
 	if got := restore(); got.code != exitOK || !strings.Contains(got.out, "topics 1, timers scheduled 1,") {
 		t.Fatalf("restore: %+v", got)
 	}
@@ -103,9 +100,7 @@ func TestScheduledBackup(t *testing.T) {
 	store := s3server.Start(t)
 	dir := t.TempDir()
 	for name, content := range map[string]string{"key": s3server.Key, "secret": s3server.Secret} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o600))
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")

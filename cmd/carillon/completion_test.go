@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/test/testkit"
 )
 
 // grammar is made once: that takes long.
@@ -26,13 +27,9 @@ func completionScript(t *testing.T, shell string) string {
 	t.Helper()
 	var out bytes.Buffer
 	command := completionCmd{Shell: shell}
-	if err := command.Run(&terminal.Terminal{Out: &out}, grammar()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, command.Run(&terminal.Terminal{Out: &out}, grammar()))
 	path := filepath.Join(t.TempDir(), "carillon."+shell)
-	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, out.Bytes(), 0o600))
 	return path
 }
 

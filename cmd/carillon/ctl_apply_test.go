@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 // applied runs ctl apply on a file, and checks its exit code, output, and, unless it is "", a part
@@ -350,9 +352,7 @@ func TestApplyWithoutAnAnswer(t *testing.T) {
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "topics.yaml")
-	if err := os.WriteFile(file, []byte("topics: {a: {}, b: {}}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("topics: {a: {}, b: {}}"), 0o600))
 	got := carillon(t, "", nil, "ctl", "--url", server.URL, "apply", "-f", file)
 	if got.code != exitFailure || !strings.HasPrefix(got.out, "not done: create a: ") || !strings.Contains(got.out, "EOF\nnot done: create b: not tried\n0 created,") || !strings.Contains(got.err, "not done: 2 of the changes") {
 		t.Errorf("%+v", got)
@@ -382,9 +382,7 @@ func TestTopicsFileOfTheDocuments(t *testing.T) {
 		return text
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "topics.yaml"), []byte(block("yaml")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "topics.yaml"), []byte(block("yaml")), 0o600))
 	run := exampleRunner(t, dir, url)
 	var out string
 	for line := range strings.Lines(block("sh")) {

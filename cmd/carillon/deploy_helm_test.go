@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 // chart renders deploy/helm/carillon as the release of that name.
@@ -25,9 +27,7 @@ func chart(t *testing.T, release string, flags ...string) map[string]map[string]
 		t.Fatalf("helm: %s", fault)
 	}
 	file := filepath.Join(t.TempDir(), "rendered.yaml")
-	if err := os.WriteFile(file, out, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, out, 0o600))
 	return objects(t, file)
 }
 
@@ -83,9 +83,7 @@ func TestHelmChartNames(t *testing.T) {
 				continue
 			}
 			file := filepath.Join(t.TempDir(), "rendered.yaml")
-			if err := os.WriteFile(file, out, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(file, out, 0o600))
 			for _, doc := range documents(t, file) {
 				labels := at(t, doc, "metadata", "labels").(map[string]any)
 				for key, value := range labels {
@@ -138,9 +136,7 @@ func TestHelmChartTexts(t *testing.T) {
 	}
 
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte("storage: {size: 20000000000}\npodAnnotations: {a: 1000000, b: true}\nnodeSelector: {a: 7}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("storage: {size: 20000000000}\npodAnnotations: {a: 1000000, b: true}\nnodeSelector: {a: 7}\n"), 0o600))
 	for _, flags := range [][]string{{"--values", file}, {"--set", "storage.size=20000000000,podAnnotations.a=1000000,podAnnotations.b=true,nodeSelector.a=7"}} {
 		set := chart(t, "carillon", flags...)["StatefulSet carillon"]
 		annotations := at(t, set, "spec", "template", "metadata", "annotations")
@@ -271,9 +267,7 @@ func TestHelmChartKeepsItsSecrets(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{"cluster.key": string(key), "tokens.yaml": at(t, secret, "stringData", "tokens.yaml").(string)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o400); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o400))
 	}
 	_, url := serve(t, "--gossip-key", filepath.Join(dir, "cluster.key"), "--auth-file", filepath.Join(dir, "tokens.yaml"))
 	if out := ctlSays(t, url, "--token", string(operator), "cluster"); !strings.Contains(out, "healthy") {
@@ -298,9 +292,7 @@ func TestHelmChartKeepsItsSecrets(t *testing.T) {
 	defer kubernetes.Close()
 	config := filepath.Join(dir, "kubeconfig")
 	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, namespace: timers}}]}", kubernetes.URL)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(config, []byte(text), 0o600))
 	upgraded := chart(t, "carillon", "--is-upgrade", "--dry-run=server", "--kubeconfig", config, "--set-json", `auth.tokens=[{"name":"shop","sha256":"`+strings.Repeat("0", 64)+`","scopes":["add"],"topics":["*"]}]`)
 	if !reflect.DeepEqual(upgraded["Secret carillon-tokens"], tokens) || at(t, upgraded["Secret carillon"], "data", "cluster.key") != at(t, secret, "data", "cluster.key") {
 		t.Errorf("an upgrade makes\n%v\n%v, before\n%v\n%v", upgraded["Secret carillon-tokens"], upgraded["Secret carillon"], tokens, secret)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	"carillon/test/testkit"
 )
 
 const deployDir = "../../deploy/"
@@ -139,9 +141,7 @@ func TestDeployedCommandsAreUnderstood(t *testing.T) {
 	shown := regexp.MustCompile(`(?m)^# ([a-z_]+: )`).ReplaceAllString(string(text), "$1")
 	shown = strings.Replace(shown, "http: 127.0.0.1:7700\n", "", 1)
 	for _, content := range []string{string(text), shown} {
-		if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(config, []byte(content), 0o600))
 		if _, err := readConfigFile(config, table); err != nil {
 			t.Error(err)
 		}
@@ -240,9 +240,7 @@ func TestPackageIsConfigured(t *testing.T) {
 echo "$(basename $0) $*" >>"$(dirname $0)/called"
 case "$(basename $0) $1" in "getent "*) exit 2 ;; "systemctl is-active") [ -e ` + running + ` ] ;; esac
 ` // no user is there
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(stub), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(stub), 0o700))
 	}
 	for _, c := range []struct{ before, runs, changes, says string }{
 		{"", "", "useradd chown chmod chmod", "edit /etc/carillon/carillon.yaml"},
@@ -250,9 +248,7 @@ case "$(basename $0) $1" in "getent "*) exit 2 ;; "systemctl is-active") [ -e ` 
 		{"0.9.0", "yes", "useradd", "goes on with 0.9.0 until"},
 	} {
 		if c.runs != "" {
-			if err := os.WriteFile(running, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(running, nil, 0o600))
 		}
 		cmd := exec.Command("sh", deployDir+"debian/postinst", "configure", c.before)
 		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}

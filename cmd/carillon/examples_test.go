@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 // shownOnly are the examples that this test cannot run: why.
@@ -25,9 +27,7 @@ func TestExamplesOfCtlAreSafe(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"orders.json": `{"callback":{"url":"https://shop.example/hooks"}}`, "member.json": `{"member":1}`,
 		"topics.yaml": `topics: {orders: {callback: {url: "https://shop.example/hooks"}}}`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	const policy = `{"callback":{"url":"https://shop.example/hooks","headers":{"X-Shop":"7"}},"secrets":["whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"],"retry":{"max_attempts":3},"stop_on":[]}`
 	if r := carillon(t, policy, nil, "ctl", "--url", url, "topics", "put", "orders", "--policy", "-"); r.code != 0 {
@@ -102,9 +102,7 @@ func exampleRunner(t *testing.T, dir, url string) func(line string) (code int, o
 	t.Helper()
 	self := command(t, nil)
 	script := fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", self.Path)
-	if err := os.WriteFile(filepath.Join(dir, "carillon"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "carillon"), []byte(script), 0o700))
 	return func(line string) (int, string) {
 		if at := strings.Index(line, "   "); at > 0 {
 			line = line[:at] // the rest says what it does

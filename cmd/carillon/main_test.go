@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/test/testkit"
 )
 
 // asCarillon makes the test binary be the carillon binary, so that a test runs real processes: real
@@ -67,9 +68,7 @@ func carillon(t *testing.T, stdin string, env []string, args ...string) result {
 	cmd := command(t, env, args...)
 	var out, errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errOut
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	hung := time.AfterFunc(deadline, func() { cmd.Process.Kill() })
 	defer hung.Stop()
 	err := cmd.Wait()
@@ -104,9 +103,7 @@ func start(t *testing.T, args ...string) *process {
 	}
 	p.cmd.Stderr = p.err
 	p.stdout, p.lines = stdout, bufio.NewScanner(stdout)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.cmd.Start())
 	p.hung = time.AfterFunc(5*deadline, func() { p.cmd.Process.Kill() }) // it serves as long as its test runs commands
 	t.Cleanup(func() {
 		p.hung.Stop()
@@ -131,9 +128,7 @@ func (p *process) line(t *testing.T, text string) string {
 
 func (p *process) signal(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.cmd.Process.Signal(sig))
 }
 
 // wait answers with the rest of stdout, stderr and the exit code.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"carillon/internal/vfs"
+	"carillon/test/testkit"
 )
 
 // A backup of a running node, encrypted with its secrets key, is restored into another directory;
@@ -25,9 +26,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	dir := t.TempDir()
 	key := filepath.Join(dir, "secrets.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(key, []byte(strings.Repeat("ab", 32)+"\n"), 0o600))
 	receiver := start(t, "sink", "--listen", "127.0.0.1:0")
 	_, callback, _ := strings.Cut(receiver.line(t, "receiving on "), "receiving on ")
 	lost, url := serve(t, "--data", filepath.Join(dir, "lost"), "--secrets-key", key)
@@ -68,9 +67,7 @@ func TestPlainBackupNeedsAWord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	key, file, data := filepath.Join(dir, "secrets.key"), filepath.Join(dir, "plain.backup"), filepath.Join(dir, "restored")
-	if err := os.WriteFile(key, []byte(strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(key, []byte(strings.Repeat("ab", 32)+"\n"), 0o600))
 	_, url := serve(t, "--data", filepath.Join(dir, "node"))
 	ctlSays(t, url, "backup", file)
 	args := []string{"restore", "--from", file, "--data", data, "--secrets-key", key}
@@ -108,9 +105,7 @@ func restoreIsRefused(t *testing.T, file, data, key string) {
 		{"no name of a node", "does not match", whole, []string{"--secrets-key", key, "--name", "a/b"}},
 		{"another number of shards", "carillon ctl export and import", whole, []string{"--secrets-key", key, "--shards", "8"}},
 	} {
-		if err := os.WriteFile(damaged, tt.content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(damaged, tt.content, 0o600))
 		got := carillon(t, "", nil, append([]string{"restore", "--from", damaged, "--data", data}, tt.args...)...)
 		if got.code != exitFailure || !strings.Contains(got.err, tt.want) || !strings.Contains(got.err, "nothing was restored") {
 			t.Errorf("%s: %+v", tt.name, got)
@@ -125,9 +120,7 @@ func restoreIsRefused(t *testing.T, file, data, key string) {
 // is where it was.
 func TestBackupIsWholeOrNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "b")
-	if err := os.WriteFile(file, []byte("the last good one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("the last good one"), 0o600))
 	runCtl(t, []ctlCase{{
 		name: "cut", args: []string{"backup", file}, replies: []reply{{status: 200, body: "CARBKUP1"}}, asked: []string{"POST /v1/backup"},
 		err: []string{"it was cut; the backup is of no use"}, code: exitFailure,

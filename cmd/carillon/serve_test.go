@@ -17,6 +17,7 @@ import (
 
 	"carillon/client"
 	"carillon/test/freeport"
+	"carillon/test/testkit"
 )
 
 // serveArgs is a command line for a node on free ports.
@@ -130,9 +131,7 @@ func TestServeOutlivesTheReadersOfItsOutput(t *testing.T) {
 	address := freeport.Address(t)
 	cmd := command(t, nil, "serve", "--http", address, "--shards", "4", "--data", filepath.Join(t.TempDir(), "data"))
 	cmd.Stdout, cmd.Stderr = writer, writer
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	hung := time.AfterFunc(deadline, func() { cmd.Process.Kill() })
@@ -155,9 +154,7 @@ func TestServeOutlivesTheReadersOfItsOutput(t *testing.T) {
 	case err := <-ended:
 		t.Fatal("the node has ended: ", err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
@@ -183,9 +180,7 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 	second, secondLine := newToken(t)
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(tokens, []byte(text), 0o600))
 	}
 	write(firstLine)
 	p := start(t, serveArgs("--data", filepath.Join(t.TempDir(), "data"), "--auth-file", tokens, "--log-level", "error")...)
@@ -215,9 +210,7 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 // them again. Here they come through a pipe, so that the test knows when they are read.
 func TestServeHandlesAHangupWhileItStarts(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
-	if err := syscall.Mkfifo(tokens, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(tokens, 0o600))
 	_, firstLine := newToken(t)
 	second, secondLine := newToken(t)
 	write := func(text string, whileRead func()) {
@@ -280,9 +273,7 @@ func TestServeSaysOneLineWhenItCannotStart(t *testing.T) {
 	if err != nil || len(first) == 0 {
 		t.Fatal(first, err)
 	}
-	if err := os.WriteFile(first[0], []byte("damaged"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(first[0], []byte("damaged"), 0o644))
 	got := carillon(t, "", nil, serveArgs("--data", data)...)
 	if got.code != exitDown || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.HasPrefix(got.err, "carillon: ") {
 		t.Errorf("%+v", got)
@@ -412,16 +403,12 @@ func makeCertificates(t *testing.T, dir string) {
 		}
 		both = append(both, b...)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "client.pem"), both, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "client.pem"), both, 0o600))
 }
 
 func makeNodeCertificate(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "node.ext"), []byte("subjectAltName = IP:127.0.0.1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "node.ext"), []byte("subjectAltName = IP:127.0.0.1\n"), 0o600))
 	openssl(t, dir, "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=node -keyout node.key -out node.csr")
 	openssl(t, dir, "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile node.ext -out node.pem")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/test/testkit"
 )
 
 // samples has three values of each setting, none of them its default. A setting without samples
@@ -111,9 +112,7 @@ func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 				t.Fatalf("--%s has no samples in this test", s.flag)
 			}
 			path := filepath.Join(t.TempDir(), "carillon.yaml")
-			if err := os.WriteFile(path, fmt.Appendf(nil, "%s: %s\n", s.key, sample[0]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, fmt.Appendf(nil, "%s: %s\n", s.key, sample[0]), 0o600))
 			file := "--config=" + path
 			check := func(what string, sample int, args ...string) {
 				t.Helper()
@@ -137,9 +136,7 @@ func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 func TestValuesOfTheFileThatAreNotUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "carillon.yaml")
 	text := "data: /srv/timers\nhttp: 127.0.0.1:1\nname: n1\ncallback_allow: [10.0.0.0/8]\nshards: 8\nconsole: false\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	t.Setenv("CARILLON_HTTP", "127.0.0.1:2")
 	t.Setenv("CARILLON_NAME", "n1")
 	t.Setenv("CARILLON_CONSOLE", "no")
@@ -175,9 +172,7 @@ func TestFilesAreWholePaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := filepath.Join(t.TempDir(), "carillon.yaml")
-	if err := os.WriteFile(config, []byte("auth_file: tokens.yaml\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(config, []byte("auth_file: tokens.yaml\n"), 0o600))
 	_, value := parserFor(t, "--config="+config, "--http-cert=", "--secrets-key=/etc/secrets.key")
 	for flag, want := range map[string]string{"auth-file": filepath.Join(here, "tokens.yaml"), "http-cert": "", "peer-ca": "", "secrets-key": "/etc/secrets.key"} {
 		if value(flag) != want {
@@ -198,9 +193,7 @@ func TestEmptyVariableIsNone(t *testing.T) {
 		fmt.Fprintf(&lines, "%s: %s\n", s.key, samples[s.flag][0])
 	}
 	path := filepath.Join(t.TempDir(), "carillon.yaml")
-	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	_, byDefault := parserFor(t)
 	_, fromFile := parserFor(t, "--config="+path)
 	for _, s := range table {
@@ -227,9 +220,7 @@ func TestEmptyVariableIsNone(t *testing.T) {
 // The boolean's samples cannot differ, so its order has a test of its own.
 func TestEnvironmentTurnsOffWhatTheFileTurnsOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "carillon.yaml")
-	if err := os.WriteFile(path, []byte("insecure_no_auth: true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("insecure_no_auth: true\n"), 0o600))
 	t.Setenv("CARILLON_INSECURE_NO_AUTH", "false")
 	t.Setenv("CARILLON_CONFIG", path)
 	if _, value := parserFor(t); value("insecure-no-auth") != false {
@@ -270,7 +261,5 @@ func TestOperationsListsEverySetting(t *testing.T) {
 	if os.Getenv("UPDATE_DOCS") == "" {
 		t.Fatalf("%s is behind the settings (UPDATE_DOCS=1 go test ./cmd/carillon writes it); it should say:\n%s", path, want.String())
 	}
-	if err := os.WriteFile(path, []byte(before+tableStart+want.String()+tableEnd+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(before+tableStart+want.String()+tableEnd+after), 0o644))
 }

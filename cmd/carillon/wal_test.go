@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"carillon/internal/vfs"
+	"carillon/test/testkit"
 	"carillon/wal"
 )
 
@@ -40,9 +41,7 @@ func TestWalVerifyFindsAFlippedBit(t *testing.T) {
 		t.Fatal(err)
 	}
 	flipped[at] ^= 1
-	if err := os.WriteFile(file, flipped, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, flipped, 0o600))
 	for _, args := range [][]string{{"wal", "verify", data}, {"wal", "inspect", data}, serveArgs("--data", data)} {
 		got, code := carillon(t, "", nil, args...), exitFailure
 		if args[0] == "serve" {
@@ -71,16 +70,12 @@ func TestWalVerifyOfNothingFails(t *testing.T) {
 // TestWalVerifyOfAnEmptyLogFails: each file is as it should be, and all that was in them is gone.
 func TestWalVerifyOfAnEmptyLogFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "wal", "0")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(dir, 0o700))
 	log, err := wal.Open(vfs.OS{}, dir, wal.Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, log.Close())
 	if got := carillon(t, "", nil, "wal", "verify", dir); got.code != exitFailure || !strings.Contains(got.err, "is empty, and there is no snapshot") {
 		t.Errorf("got %+v", got)
 	}

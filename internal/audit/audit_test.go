@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 1_500_000, time.UTC)
@@ -135,9 +137,7 @@ func TestAFailingDiskCostsEntriesOnly(t *testing.T) {
 	if strings.Count(log.String(), "cannot be written") != 1 {
 		t.Error(log.String())
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(path))
 	run(l, func() { l.Record(Entry{Who: "kept"}) })
 	if !strings.Contains(log.String(), "is written again") {
 		t.Error(log.String())
@@ -190,9 +190,7 @@ func TestRecordedAtOnceFromManySides(t *testing.T) {
 // A line that a crash has cut off does not damage the next one.
 func TestACutOffLineIsEnded(t *testing.T) {
 	l, path := newLog(t, nil)
-	if err := os.WriteFile(path, []byte(`{"time":"2026-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(`{"time":"2026-`), 0o600))
 	run(l, func() { l.Record(Entry{Who: "after"}) })
 	data, err := os.ReadFile(path)
 	if err != nil || !bytes.Contains(data, []byte("2026-\n{")) {
@@ -205,9 +203,7 @@ func TestACutOffLineIsEnded(t *testing.T) {
 func TestFileIsFollowed(t *testing.T) {
 	rename := func(t *testing.T, path string) {
 		t.Helper()
-		if err := os.Rename(path, path+".old"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Rename(path, path+".old"))
 	}
 	for name, c := range map[string]struct {
 		disturb func(t *testing.T, path string)
@@ -216,19 +212,13 @@ func TestFileIsFollowed(t *testing.T) {
 		"renamed": {rename, "b.a"},
 		"renamed, and made": {func(t *testing.T, path string) {
 			rename(t, path)
-			if err := os.WriteFile(path, []byte("{\"who\":\"new\"}\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, []byte("{\"who\":\"new\"}\n"), 0o600))
 		}, "new b.a"},
 		"removed": {func(t *testing.T, path string) {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(path))
 		}, "b."},
 		"emptied": {func(t *testing.T, path string) {
-			if err := os.Truncate(path, 0); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Truncate(path, 0))
 		}, "b."},
 		"left alone": {func(*testing.T, string) {}, "a b."},
 	} {
@@ -265,9 +255,7 @@ func TestReopen(t *testing.T) {
 		for written, _ := l.Counts(); written == 0; written, _ = l.Counts() {
 			runtime.Gosched()
 		}
-		if err := os.Rename(path, path+".old"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Rename(path, path+".old"))
 		l.Reopen()
 		for l.reopen.Load() {
 			runtime.Gosched()
@@ -282,9 +270,7 @@ func TestReopen(t *testing.T) {
 // TestOnlyFilesAreRotated: a pipe, or a device such as /dev/stdout, keeps its name.
 func TestOnlyFilesAreRotated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(path, 0o600))
 	l, _ := newLog(t, func(c *Config) { c.Path, c.Bytes = path, 200 })
 	var spare []byte
 	for range 10 {
@@ -301,9 +287,7 @@ func TestOnlyFilesAreRotated(t *testing.T) {
 // TestEndLeavesADiskThatStandsStill: the node ends though the file takes nothing more.
 func TestEndLeavesADiskThatStandsStill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Mkfifo(path, 0o600))
 	var log bytes.Buffer
 	l, _ := newLog(t, func(c *Config) { c.Path, c.Logger = path, slog.New(slog.NewTextHandler(&log, nil)) })
 	l.patience = 50 * time.Millisecond

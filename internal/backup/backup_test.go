@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"carillon/internal/secret"
+	"carillon/test/testkit"
 )
 
 func counting(b []byte) {
@@ -113,19 +114,13 @@ func TestDamageIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range states {
-		if err := w.Begin(1, 0, 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.Begin(1, 0, 0, 0))
 		if _, err := w.Write(s); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.End(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.End())
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Close())
 	whole := file.Bytes()
 	check := func(what string, at int, damaged []byte) {
 		t.Helper()
@@ -178,9 +173,7 @@ func TestFailureIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Fail(errors.New("shard 2: no leader")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.Fail(errors.New("shard 2: no leader")))
 	if _, err := read(file.Bytes(), nil); err == nil || !strings.Contains(err.Error(), "shard 2: no leader") {
 		t.Errorf("got %v", err)
 	}

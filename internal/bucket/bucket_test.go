@@ -20,6 +20,7 @@ import (
 
 	"carillon/internal/backup"
 	"carillon/test/s3server"
+	"carillon/test/testkit"
 )
 
 // sample writes a backup whose state has so many bytes. Each seed gives another.
@@ -46,9 +47,7 @@ func sample(size int, seed byte) func(context.Context, io.Writer) error {
 func bytesOf(t *testing.T, make func(context.Context, io.Writer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := make(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, make(t.Context(), &b))
 	return b.Bytes()
 }
 
@@ -97,9 +96,7 @@ func TestSave(t *testing.T) {
 		t.Errorf("listed: %q", keys)
 	}
 	for range 2 { // the second finds nothing
-		if err := p.Remove(t.Context(), "nightly/small"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.Remove(t.Context(), "nightly/small"))
 	}
 	if keys := keysOf(t, p); !slices.Equal(keys, []string{"nightly/of parts"}) {
 		t.Errorf("left: %q", keys)
@@ -338,9 +335,7 @@ func TestAbandon(t *testing.T) {
 	if n := incomplete(t, p); n != 2 {
 		t.Fatalf("%d uploads", n)
 	}
-	if err := p.Abandon(t.Context(), "nightly/"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Abandon(t.Context(), "nightly/"))
 	if n := incomplete(t, p); n != 1 {
 		t.Errorf("%d uploads are left, want that of another prefix", n)
 	}
@@ -386,9 +381,7 @@ func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	profiles := file("credentials", "[default]\naws_access_key_id = x\naws_secret_access_key = y\n[backup]\naws_access_key_id = "+s3server.Key+"\naws_secret_access_key = "+s3server.Secret+"\n")

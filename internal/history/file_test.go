@@ -10,6 +10,7 @@ import (
 
 	"carillon/internal/vfs"
 	"carillon/test/sim/forged"
+	"carillon/test/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -37,12 +38,8 @@ func TestFileGolden(t *testing.T) {
 	}
 	path := filepath.Join("testdata", "golden", "file")
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -108,9 +105,7 @@ func TestFileInThePlaceOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.store.Close()
-	if err := r.fs.Damage(filepath.Join("history", fileName(2)), func([]byte) []byte { return first }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.fs.Damage(filepath.Join("history", fileName(2)), func([]byte) []byte { return first }))
 	r.open()
 	if s := r.store.Stats(); s.Damaged != 1 || s.Files != 2 {
 		t.Errorf("%+v", s)

@@ -7,6 +7,7 @@ import (
 
 	"carillon/internal/vfs"
 	"carillon/test/sim/forged"
+	"carillon/test/testkit"
 )
 
 // testSalt is that of the files of tests. A client does not know it.
@@ -23,9 +24,7 @@ func TestForgedFormsAreRight(t *testing.T) {
 	r := newStoreHarness(t, 1, nil)
 	file := append(append(forged.HistoryHead(), record...), forged.HistoryTail(uint64(fileHead+len(record)))...)
 	r.store.Close()
-	if err := vfs.WriteSynced(r.fs, filepath.Join("history", fileName(1)), file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, vfs.WriteSynced(r.fs, filepath.Join("history", fileName(1)), file))
 	r.open()
 	if s := r.store.Stats(); s.Damaged != 0 || len(r.store.files) != 1 || !r.store.files[0].sealed {
 		t.Errorf("the end is none: %+v", s)
@@ -54,9 +53,7 @@ func TestRecordInARecord(t *testing.T) {
 	path := filepath.Join("history", fileName(1))
 	for at := fileHead; at < size; at += 11 {
 		r.fs.Kill()
-		if err := r.fs.FlipBit(path, 8*int64(at)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.fs.FlipBit(path, 8*int64(at)))
 		r.open()
 		list, _, err := r.store.List(&Query{Topic: 1, States: 1 << 3, Limit: 10})
 		if err != nil || len(list) != len(r.all)-1 {
@@ -67,8 +64,6 @@ func TestRecordInARecord(t *testing.T) {
 				t.Fatalf("flip at %d: event %q", at, e.ID)
 			}
 		}
-		if err := r.fs.FlipBit(path, 8*int64(at)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.fs.FlipBit(path, 8*int64(at)))
 	}
 }

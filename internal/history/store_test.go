@@ -19,6 +19,7 @@ import (
 	"carillon/internal/vfs"
 	"carillon/test/memfs"
 	"carillon/test/sim/forged"
+	"carillon/test/testkit"
 )
 
 const hour = int64(3_600_000)
@@ -294,9 +295,7 @@ func TestDamageIsNeverServed(t *testing.T) {
 		name := names[r.rand.IntN(len(names))]
 		whole := r.want(&Query{Topic: 1, States: 0xff})
 		for range 1 + r.rand.IntN(3) {
-			if err := r.fs.FlipBit(filepath.Join("history", name.Name), r.rand.Int64N(8*name.Bytes)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.fs.FlipBit(filepath.Join("history", name.Name), r.rand.Int64N(8*name.Bytes)))
 		}
 		if clean {
 			r.open()
@@ -458,18 +457,14 @@ func TestDeletedUnderARunningNode(t *testing.T) {
 			if log.Len() > 0 {
 				t.Fatal(log.String())
 			}
-			if err := spoil(dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, spoil(dir))
 			for i := range uint64(20) {
 				record(3 + i)
 			}
 			if n := strings.Count(log.String(), "was deleted, moved or replaced"); n != 1 || strings.Count(log.String(), "\n") > 2 || s.Stats().Damaged != 1 {
 				t.Errorf("said %d times, %+v:\n%s", n, s.Stats(), log.String())
 			}
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.MkdirAll(dir, 0o700))
 			before := s.Stats().Recorded
 			record(23)
 			if after := s.Stats().Recorded; after != before+1 {

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 // TestSyncFails: a sync returns the kernel's error, with the file's name.
@@ -41,12 +43,8 @@ func TestOthersRunDuringASync(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(fd)
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Listen(fd, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	testkit.Must(t, syscall.Listen(fd, 1))
 	bound, err := syscall.Getsockname(fd)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +60,5 @@ func TestOthersRunDuringASync(t *testing.T) {
 	if errno := waitFor(syscall.SYS_ACCEPT, uintptr(fd)); errno != 0 {
 		t.Fatal(errno)
 	}
-	if err := <-dialled; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-dialled)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttputil"
+
+	"carillon/test/testkit"
 )
 
 const rawCallback = "POST /cb HTTP/1.1\r\nHost: 127.0.0.1:7780\r\nUser-Agent: Carillon/1.0\r\nContent-Type: application/json\r\n" +

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"carillon/internal/secret"
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/transport/api"
 )
@@ -51,9 +52,7 @@ func TestTenantFollowsTheTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
 	write := func(name string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("- {name: "+name+", scopes: [add], topics: [\"*\"], sha256: \""+strings.Repeat("a", 64)+"\"}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte("- {name: "+name+", scopes: [add], topics: [\"*\"], sha256: \""+strings.Repeat("a", 64)+"\"}\n"), 0o600))
 	}
 	write("shop")
 	auth, err := api.LoadAuth(file)
@@ -65,9 +64,7 @@ func TestTenantFollowsTheTokens(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	write("bank")
-	if err := auth.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, auth.Reload())
 	if got := f.fact(topic, nil).tenant; got != "bank" {
 		t.Errorf("after a reading: %q", got)
 	}

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 // tree makes files below a directory: path, content, and so on.
@@ -15,12 +17,8 @@ func tree(t *testing.T, files ...string) (root string) {
 	root = t.TempDir()
 	for i := 0; i < len(files); i += 2 {
 		path := filepath.Join(root, files[i])
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(files[i+1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(t, os.WriteFile(path, []byte(files[i+1]), 0o644))
 	}
 	return root
 }

@@ -10,6 +10,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/test/memfs"
+	"carillon/test/testkit"
 	"carillon/transport/peer"
 )
 
@@ -56,9 +57,7 @@ func newTestFounders(t *testing.T) (list founders, met map[uint64]bool) {
 	clock := clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
 	for i, name := range []string{"n1", "n2", "n3"} {
 		fsys := memfs.New()
-		if err := fsys.MkdirAll("data"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, fsys.MkdirAll("data"))
 		s := &Self{id: uint64(i + 1), log: slog.New(slog.DiscardHandler), clock: clock, tasks: task.NewGoroutines(clock.Mono), liveness: newLiveness(0),
 			cfg: Config{Name: name, FS: fsys, Dir: "data", BootstrapExpect: 3, Shards: 4, Replicas: 3, Join: []string{"n1"}, Random: func(b []byte) { b[0] = byte(i) }}}
 		s.identity.Store(&Identity{Version: identityVersion, NodeID: s.id, Starts: 1})
@@ -81,9 +80,7 @@ func TestFoundersStoreOnePlan(t *testing.T) {
 		}
 	}
 	for _, s := range list {
-		if err := s.EnsureMembership(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.EnsureMembership(t.Context()))
 		id, err := ReadIdentity(s.cfg.FS, "data")
 		first := list[0].Identity()
 		if err != nil || id.ClusterID != first.ClusterID || len(id.AcceptedPlan.Nodes) != 3 || memberOf(id.Meta, s.id) == 0 || id.Shards != 4 || id.Replicas != 3 {
@@ -102,9 +99,7 @@ func TestFoundersStoreOnePlan(t *testing.T) {
 func TestFoundedOnceAllHaveThePlan(t *testing.T) {
 	list, met := newTestFounders(t)
 	s := list[0]
-	if err := s.EnsureMembership(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.EnsureMembership(t.Context()))
 	state := ring.NewState(nil, nil)
 	m := newMember(s, state)
 	host := &metaHost{state: state}

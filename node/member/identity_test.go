@@ -8,6 +8,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/test/memfs"
+	"carillon/test/testkit"
 )
 
 // fullIdentity has everything that an identity can have.
@@ -26,12 +27,8 @@ func fullIdentity() Identity {
 // identity.
 func TestIdentityDamage(t *testing.T) {
 	fsys := memfs.New()
-	if err := fsys.MkdirAll("data"); err != nil {
-		t.Fatal(err)
-	}
-	if err := fullIdentity().Write(fsys, "data"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.MkdirAll("data"))
+	testkit.Must(t, fullIdentity().Write(fsys, "data"))
 	id, err := ReadIdentity(fsys, "data")
 	if err != nil || id.NodeID != 11 || len(id.AcceptedPlan.Nodes) != 2 || id.Meta.Members[1].Replica != placement.ReplicaID(12, 1) {
 		t.Fatalf("%+v, %v", id, err)
@@ -45,16 +42,12 @@ func TestIdentityDamage(t *testing.T) {
 	keep := func(b []byte) []byte { whole = append([]byte(nil), b...); return b }
 	refuses := func(what string, at int, change func(b []byte) []byte) {
 		t.Helper()
-		if err := fsys.Damage(path, func([]byte) []byte { return change(append([]byte(nil), whole...)) }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, fsys.Damage(path, func([]byte) []byte { return change(append([]byte(nil), whole...)) }))
 		if id, err := ReadIdentity(fsys, "data"); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), identityAdvice) {
 			t.Fatalf("%s at %d of %d: %+v, %v", what, at, len(whole), id, err)
 		}
 	}
-	if err := fsys.Damage(path, keep); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.Damage(path, keep))
 	for bit := range int(info.Bytes) * 8 {
 		refuses("flip", bit/8, func(b []byte) []byte { b[bit/8] ^= 1 << (bit % 8); return b })
 	}
@@ -68,9 +61,7 @@ func TestIdentityDamage(t *testing.T) {
 // TestIdentityOfAnEmptyDirectory: it is drawn, kept, and not drawn beside a log that lost its own.
 func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	fsys := memfs.New()
-	if err := fsys.MkdirAll("data"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.MkdirAll("data"))
 	random := func(b []byte) { b[0] = 6 }
 	for starts := range uint32(3) {
 		id, err := lockIdentity(fsys, "data", random)
@@ -80,17 +71,13 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 		random = nil
 	}
 	for _, dir := range []string{"other/wal", "other/snapshots"} {
-		if err := fsys.MkdirAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, fsys.MkdirAll(dir))
 	}
 	if _, err := lockIdentity(fsys, "other", random); err == nil || !strings.Contains(err.Error(), "holds a log but no") || !strings.Contains(err.Error(), identityAdvice) {
 		t.Error(err)
 	}
 	// A restore writes the identity last.
-	if err := fsys.MkdirAll("restoring/snapshots"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.MkdirAll("restoring/snapshots"))
 	if _, err := lockIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore into it was interrupted") {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"carillon/ring"
 	"carillon/shard/halt"
 	"carillon/test/memfs"
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/transport/peer"
 )
@@ -50,9 +51,7 @@ func TestOlder(t *testing.T) {
 // TestStartsAskedFor: an identity says which starts the cluster may have on record.
 func TestStartsAskedFor(t *testing.T) {
 	fsys := memfs.New()
-	if err := fsys.MkdirAll("data"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.MkdirAll("data"))
 	claim := func(starts, asked uint32) {
 		t.Helper()
 		id, err := lockIdentity(fsys, "data", func(b []byte) { b[0] = 7 })
@@ -63,9 +62,7 @@ func TestStartsAskedFor(t *testing.T) {
 	claim(1, 1) // of no cluster yet
 	claim(2, 2)
 	id := Identity{NodeID: 7, Starts: 5, Asked: 5, ClusterID: "c", Shards: 1, Replicas: 1}
-	if err := id.Write(fsys, "data"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, id.Write(fsys, "data"))
 	claim(6, 5)
 	claim(7, 5)
 }
@@ -74,13 +71,9 @@ func TestStartsAskedFor(t *testing.T) {
 func older(t *testing.T) (*Self, *memfs.FS) {
 	t.Helper()
 	s, fsys := certified(t), memfs.New()
-	if err := fsys.MkdirAll("data"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fsys.MkdirAll("data"))
 	s.log, s.cfg.FS, s.cfg.Dir = slog.New(slog.DiscardHandler), fsys, "data"
-	if err := s.Change(func(id *Identity) { id.Starts, id.Asked, id.Shards = 2, 1, 1 }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Change(func(id *Identity) { id.Starts, id.Asked, id.Shards = 2, 1, 1 }))
 	return s, fsys
 }
 
@@ -94,9 +87,7 @@ func TestVetReadsTheTail(t *testing.T) {
 		cmd := ring.Command{Verb: ring.Register, Node: &ring.Node{ID: id, Name: "n", Starts: starts}}
 		return cmd.Encode()
 	}
-	if err := m.Vet(slices.Values([][]byte{register(1, 1), register(2, 9), []byte("{")})); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.Vet(slices.Values([][]byte{register(1, 1), register(2, 9), []byte("{")})))
 	if _, err := fsys.Stat("data/halted.json"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}

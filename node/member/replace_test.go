@@ -16,6 +16,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/test/memfs"
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/transport/peer"
 )
@@ -161,9 +162,7 @@ func damagedDirectory(t *testing.T) (*Self, *memfs.FS) {
 	t.Helper()
 	fsys := memfs.New()
 	for _, path := range []string{"data/wal/0/FIRST", "data/snapshots/a.snap", "data/history/1.hist", "data/clock.json"} {
-		if err := fsys.MkdirAll(path[:strings.LastIndex(path, "/")]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, fsys.MkdirAll(path[:strings.LastIndex(path, "/")]))
 		f, err := fsys.Create(path)
 		if err == nil {
 			err = errors.Join(f.Sync(), f.Close())
@@ -173,16 +172,12 @@ func damagedDirectory(t *testing.T) (*Self, *memfs.FS) {
 		}
 	}
 	for _, dir := range []string{"", "data", "data/wal", "data/wal/0", "data/snapshots", "data/history"} {
-		if err := fsys.SyncDir(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, fsys.SyncDir(dir))
 	}
 	s := certified(t)
 	s.Connect(nil, seen{})
 	s.cfg.FS, s.cfg.Dir, s.cfg.Random = fsys, "data", func(b []byte) { b[0] = 98 }
-	if err := s.Change(func(id *Identity) { id.Shards, id.Founded = 1, true }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Change(func(id *Identity) { id.Shards, id.Founded = 1, true }))
 	return s, fsys
 }
 
@@ -261,9 +256,7 @@ func TestSetAsideIsBounded(t *testing.T) {
 			t.Fatalf("%q after %v, %v", folder, folders, err)
 		}
 		folders = append(folders, folder)
-		if err := fsys.MkdirAll("data/wal"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, fsys.MkdirAll("data/wal"))
 	}
 	if _, err := s.SetAside(); err == nil || !strings.Contains(err.Error(), "check the disk") {
 		t.Errorf("%v", err)

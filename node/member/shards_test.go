@@ -8,6 +8,7 @@ import (
 
 	"carillon/ring"
 	"carillon/test/memfs"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -74,9 +75,7 @@ func TestNodeCountsWithMoreShards(t *testing.T) {
 		t.Fatal(h.said)
 	}
 	counts(2, 2, false)
-	if err := h.fsys.MkdirAll("data"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.fsys.MkdirAll("data"))
 	if !m.followShards(t.Context()) {
 		t.Fatal("it does not count with 4 shards")
 	}
@@ -108,9 +107,7 @@ func TestNodeCountsWithMoreShards(t *testing.T) {
 // not read many shards before its host knows which of them are being divided.
 func TestStartWhileShardsDouble(t *testing.T) {
 	m, h := grower(t)
-	if err := h.fsys.MkdirAll("data"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.fsys.MkdirAll("data"))
 	decide(t, m, ring.Command{Verb: ring.SetShards, Shards: 4})
 	m.followShards(t.Context())
 	again := m.NewMember(nil, nil, nil)
@@ -132,12 +129,8 @@ func TestStartWhileShardsDouble(t *testing.T) {
 // simulator.
 func TestStoredNumberOfShardsNeverShrinks(t *testing.T) {
 	m, h := grower(t)
-	if err := h.fsys.MkdirAll("data"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Change(func(id *Identity) { id.Shards, id.FirstShards = 4, 2 }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, h.fsys.MkdirAll("data"))
+	testkit.Must(t, m.Change(func(id *Identity) { id.Shards, id.FirstShards = 4, 2 }))
 	if !m.followShards(t.Context()) || len(h.said) != 0 || m.Identity().Shards != 4 {
 		t.Errorf("its host is told %q, and %d are stored", h.said, m.Identity().Shards)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard/wire"
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -434,9 +435,7 @@ func TestServeMixed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := wire.DecodeAnswers(answer, ops); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, wire.DecodeAnswers(answer, ops))
 	for i, o := range ops {
 		if i%2 == 0 && (o.Err != nil || o.Result.Seq != uint64(i)) || i%2 == 1 && o.Err != error(timer.NotLeaderError{Leader: 2}) {
 			t.Errorf("operation %d: %+v, %v", i, o.Result, o.Err)
@@ -546,9 +545,7 @@ func TestRouteWalk(t *testing.T) {
 		}
 		met := 0
 		for steps := []timer.Step{{Shard: 2}}; !steps[0].At.Done(); {
-			if err := f.nodes[1].Router.Walk(t.Context(), f.shards, &timer.Query{Limit: 3}, steps); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, f.nodes[1].Router.Walk(t.Context(), f.shards, &timer.Query{Limit: 3}, steps))
 			for _, m := range steps[0].Refs {
 				if m.ID != fmt.Sprint(met) {
 					t.Fatalf("%s after %d others", m.ID, met)
@@ -580,9 +577,7 @@ func TestWalkTakesStepsAtOnce(t *testing.T) {
 		router := f.nodes[1]
 		begin, met := time.Now(), 0
 		for done := false; !done; {
-			if err := router.Walk(t.Context(), shards, &timer.Query{Limit: 4000}, steps); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, router.Walk(t.Context(), shards, &timer.Query{Limit: 4000}, steps))
 			found := 0
 			done = true
 			for i := range steps {

@@ -12,6 +12,7 @@ import (
 
 	"carillon/shard"
 	"carillon/shard/wire"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -70,9 +71,7 @@ func TestStateComesFromItsLeader(t *testing.T) {
 	c, state, open := stateCluster(t, 2)
 	for id := timer.ShardID(1); id <= 3; id++ {
 		var got stateBook
-		if err := c.nodes[1].State(context.Background(), id, &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.nodes[1].State(context.Background(), id, &got))
 		if !bytes.Equal(got.Bytes(), state) || got.begun != 1 || got.size != uint64(len(state)) {
 			t.Errorf("shard %d: %d of %d bytes, begun %d times", id, got.Len(), got.size, got.begun)
 		}
@@ -99,9 +98,7 @@ func TestStateBeginsAnewWithTheNextLeader(t *testing.T) {
 		return nil, errNotSentFake
 	}
 	var got stateBook
-	if err := c.nodes[1].State(context.Background(), 2, &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.nodes[1].State(context.Background(), 2, &got))
 	if !bytes.Equal(got.Bytes(), state) || got.begun != 2 {
 		t.Errorf("%d bytes, begun %d times", got.Len(), got.begun)
 	}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // TestStopOfNodesThatHang: nodes that do not hear are killed when the time is over, all of them.
@@ -15,12 +17,8 @@ func TestStopOfNodesThatHang(t *testing.T) {
 	c := &cluster{http: &http.Client{}}
 	for range 3 {
 		n := &node{process: exec.Command("sleep", "300"), exited: make(chan struct{})}
-		if err := n.process.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := n.process.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.process.Start())
+		testkit.Must(t, n.process.Process.Signal(syscall.SIGSTOP))
 		go func() {
 			_ = n.process.Wait() // it was killed
 			close(n.exited)

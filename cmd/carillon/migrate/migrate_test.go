@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/test/testkit"
 	"carillon/transport/api/web"
 )
 
@@ -45,9 +46,7 @@ func TestPayloadsStayAsTheyAre(t *testing.T) {
 		w := newWriter(&terminal.Terminal{Out: &out, Err: io.Discard})
 		j := job{ID: "x"}
 		j.carry([]byte(payload))
-		if err := errors.Join(w.add(&j), w.close()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(w.add(&j), w.close()))
 		line := strings.TrimSuffix(out.String(), "\n")
 		var got struct {
 			Payload json.RawMessage `json:"payload"`
@@ -186,9 +185,7 @@ func TestRedisOverTLS(t *testing.T) {
 	https := httptest.NewTLSServer(nil) // for its certificate, which names 127.0.0.1
 	defer https.Close()
 	roots := filepath.Join(t.TempDir(), "roots.pem")
-	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw}), 0o600))
 	t.Setenv("SSL_CERT_FILE", roots) // is read at the first use of the system's roots
 	t.Setenv("SSL_CERT_DIR", t.TempDir())
 	// AUTH, WATCH, ZCARD, ZRANGE, MULTI, EXEC
