@@ -225,7 +225,7 @@ func (m *limitModel) pass(d time.Duration) (taken map[uint64]int) {
 				if (m.now/step+time.Duration(n.id)*7)%10 == 0 {
 					m.beat(n)
 				}
-				for !n.lacks && n.held(m.now) < n.shares.Concurrency(m.topic, m.topic.Policy.Concurrency, m.now) {
+				for !n.lacks && n.held(m.now) < m.may(n) {
 					n.open = append(n.open, m.now+time.Duration(m.random.Int64N(int64(2*time.Second))))
 					taken[n.id]++
 				}
@@ -260,12 +260,12 @@ func TestTheFirstLookEndsNoSilence(t *testing.T) {
 		for begun := v.now; v.now < begun+silenceTimeout; v.now += liveWithin / 10 {
 			v.beat(n)
 			report := v.wires[len(v.wires)-1].report
-			if got := n.shares.Concurrency(v.topic, 4, v.now); got != 0 || report.Unsure != (starts > 1) {
+			if got := v.may(n); got != 0 || report.Unsure != (starts > 1) {
 				t.Fatalf("process %d: after %s it may have %d, unsure %v", starts, v.now-begun, got, report.Unsure)
 			}
 		}
 		v.beat(n)
-		if got := n.shares.Concurrency(v.topic, 4, v.now); got == 0 {
+		if got := v.may(n); got == 0 {
 			t.Errorf("process %d: the other never was, and this one may have nothing", starts)
 		}
 	}
@@ -277,25 +277,23 @@ func TestTheFirstLookEndsNoSilence(t *testing.T) {
 func TestPassedLeasesAreTheOthers(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
-	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
-	for range 30 {
-		v.quiet(250 * time.Millisecond)
-	}
-	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+	v.lead(a)
+	v.beats(30)
+	if got := v.may(a); got != 1 {
 		t.Fatalf("who leads all may have %d", got)
 	}
 	// A lease that it has found in a shard that it leads now.
 	b.open = []time.Duration{v.now + 3*time.Second}
 	a.shares.Abandoned(v.topic.ID)
 	for end := b.open[0]; v.now < end; {
-		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 {
+		if got := v.may(a); got != 0 {
 			t.Fatalf("%s before the lease's end another may have %d", end-v.now, got)
 		}
 		v.quiet(250 * time.Millisecond)
 	}
 	v.quiet(time.Second)
 	v.quiet(time.Second)
-	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+	if got := v.may(a); got != 1 {
 		t.Errorf("after the lease's end another may have %d", got)
 	}
 }
@@ -306,27 +304,23 @@ func TestPassedLeasesAreTheOthers(t *testing.T) {
 func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
-	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
-	for range 30 {
-		v.quiet(250 * time.Millisecond)
-	}
-	if x, y := a.shares.Concurrency(v.topic, 1, v.now), b.shares.Concurrency(v.topic, 1, v.now); x != 0 || y != 1 {
+	v.lead(b)
+	v.beats(30)
+	if x, y := v.may(a), v.may(b); x != 0 || y != 1 {
 		t.Fatalf("who leads all may have %d, the other %d", y, x)
 	}
 	b.starts++
 	b.shares = NewLimitAllocator(b.id, b.starts)
-	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	v.lead(a)
 	begun := v.now
 	for v.now < begun+silenceTimeout {
 		v.quiet(250 * time.Millisecond)
-		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 && v.now < begun+silenceTimeout {
+		if got := v.may(a); got != 0 && v.now < begun+silenceTimeout {
 			t.Fatalf("%s after the start another may have %d", v.now-begun, got)
 		}
 	}
-	for range 4 {
-		v.quiet(250 * time.Millisecond)
-	}
-	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+	v.beats(4)
+	if got := v.may(a); got != 1 {
 		t.Errorf("%s after the start another may have %d", v.now-begun, got)
 	}
 }
@@ -337,25 +331,21 @@ func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 func TestThePartOfTheProcessBefore(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
-	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
-	for range 30 {
-		v.quiet(250 * time.Millisecond)
-	}
+	v.lead(b)
+	v.beats(30)
 	b.starts++
 	b.shares = NewLimitAllocator(b.id, b.starts)
 	a.leads, b.leads = map[uint64]int64{b.id: parishShards - 1}, map[uint64]int64{b.id: parishShards - 1}
 	begun := v.now
 	for v.now < begun+silenceTimeout-250*time.Millisecond {
 		v.quiet(250 * time.Millisecond)
-		if got := b.shares.Concurrency(v.topic, 1, v.now); got != 0 {
+		if got := v.may(b); got != 0 {
 			t.Fatalf("%s after its start it may have %d", v.now-begun, got)
 		}
 	}
-	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
-	for range 6 {
-		v.quiet(250 * time.Millisecond)
-	}
-	if got := b.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+	v.lead(b)
+	v.beats(6)
+	if got := v.may(b); got != 1 {
 		t.Errorf("%s after its start it may have %d", v.now-begun, got)
 	}
 }
@@ -365,22 +355,18 @@ func TestThePartOfTheProcessBefore(t *testing.T) {
 func TestThePartOfLeasesThatLast(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
-	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
-	for range 30 {
-		v.quiet(250 * time.Millisecond)
-	}
+	v.lead(b)
+	v.beats(30)
 	// A consumer's, which it counts on when it leads no more.
 	b.open = []time.Duration{v.now + 7*time.Second}
-	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	v.lead(a)
 	for end := b.open[0]; v.now < end; v.quiet(250 * time.Millisecond) {
-		if x, y := a.shares.Concurrency(v.topic, 1, v.now), b.shares.Concurrency(v.topic, 1, v.now); x != 0 || y != 0 && v.now > end-6*time.Second {
+		if x, y := v.may(a), v.may(b); x != 0 || y != 0 && v.now > end-6*time.Second {
 			t.Fatalf("%s before the lease's end another may have %d, who has it %d", end-v.now, x, y)
 		}
 	}
-	for range 4 {
-		v.quiet(250 * time.Millisecond)
-	}
-	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+	v.beats(4)
+	if got := v.may(a); got != 1 {
 		t.Errorf("after the lease's end another may have %d", got)
 	}
 }
@@ -398,31 +384,19 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 	} {
 		v := newParish(t, 1, 3, 1)
 		a, b := v.nodes[0], v.nodes[1]
-		lead := func(id uint64) {
-			for _, n := range v.nodes {
-				n.leads = map[uint64]int64{id: parishShards}
-			}
-		}
-		lead(a.id)
-		for range 30 {
-			v.quiet(250 * time.Millisecond)
-		}
-		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		v.lead(a)
+		v.beats(30)
+		if got := v.may(a); got != 1 {
 			t.Fatalf("who leads all may have %d", got)
 		}
 		a.open = []time.Duration{v.now + time.Hour}
 		begun, got := v.now, time.Duration(0)
-		for lead(b.id); got == 0 && v.now < begun+30*time.Second; v.now += 250 * time.Millisecond {
+		for v.lead(b); got == 0 && v.now < begun+30*time.Second; v.now += 250 * time.Millisecond {
 			for _, n := range v.nodes {
 				v.beat(n)
 			}
-			for _, w := range v.wires {
-				if passed := v.now - begun; w.from != a.id || w.to != b.id && passed < tc.muteAt {
-					v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
-				}
-			}
-			v.wires = nil
-			if b.shares.Concurrency(v.topic, 1, v.now) > 0 {
+			v.deliver(func(w wire) bool { return w.from == a.id && (w.to == b.id || v.now-begun >= tc.muteAt) })
+			if v.may(b) > 0 {
 				got = v.now - begun
 			}
 		}
@@ -438,10 +412,8 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 func TestThePartOfAProcessThatStoodStill(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
-	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
-	for range 30 {
-		v.quiet(250 * time.Millisecond)
-	}
+	v.lead(a)
+	v.beats(30)
 	var missed []wire // by a
 	for i := range 60 {
 		if i == 30 {
@@ -451,7 +423,7 @@ func TestThePartOfAProcessThatStoodStill(t *testing.T) {
 		missed, v.wires = append(missed, v.wires...), nil
 		v.now += 250 * time.Millisecond
 	}
-	if x := b.shares.Concurrency(v.topic, 1, v.now); x != 1 {
+	if x := v.may(b); x != 1 {
 		t.Fatalf("who leads all may have %d", x)
 	}
 	b.open = []time.Duration{v.now + time.Hour}
@@ -460,9 +432,38 @@ func TestThePartOfAProcessThatStoodStill(t *testing.T) {
 	}
 	for range 30 {
 		v.quiet(250 * time.Millisecond)
-		if x := a.shares.Concurrency(v.topic, 1, v.now); x != 0 {
+		if x := v.may(a); x != 0 {
 			t.Fatalf("another has a lease, and it may have %d: %s", x, v.describe())
 		}
+	}
+}
+
+// lead has one node lead all, as all know.
+func (m *limitModel) lead(one *limitNode) {
+	for _, n := range m.nodes {
+		n.leads = map[uint64]int64{one.id: parishShards}
+	}
+}
+
+// may is how many leases a node may have.
+func (m *limitModel) may(n *limitNode) int {
+	return n.shares.Concurrency(m.topic, m.topic.Policy.Concurrency, m.now)
+}
+
+// deliver has what is under way arrive at once, but for what is lost.
+func (m *limitModel) deliver(lost func(wire) bool) {
+	for _, w := range m.wires {
+		if lost == nil || !lost(w) {
+			m.nodes[w.to-1].shares.Receive(m.now, w.from, &w.report)
+		}
+	}
+	m.wires = nil
+}
+
+// beats is so many beats of all, at their distance.
+func (m *limitModel) beats(n int) {
+	for range n {
+		m.quiet(250 * time.Millisecond)
 	}
 }
 
@@ -471,10 +472,7 @@ func (m *limitModel) quiet(d time.Duration) {
 	for _, n := range m.nodes {
 		m.beat(n)
 	}
-	for _, w := range m.wires {
-		m.nodes[w.to-1].shares.Receive(m.now, w.from, &w.report)
-	}
-	m.wires = nil
+	m.deliver(nil)
 	m.now += d
 }
 
@@ -546,20 +544,18 @@ func TestReceivedIsListedForLimitsOnly(t *testing.T) {
 		v.wires = nil
 	}
 	a := v.nodes[0]
+	v.lead(a)
 	for _, n := range v.nodes {
-		n.lacks, n.leads = true, map[uint64]int64{a.id: parishShards}
+		n.lacks = true
 	}
-	for range 40 {
-		v.quiet(250 * time.Millisecond)
-	}
+	v.beats(40)
 	lists("there is no limit", false, false, false)
 	v.nodes[1].lacks = false // it leads nothing, so it has no part
 	lists("one knows the topic", false, true, false)
 	a.lacks = false
 	lists("the leader does", true, true, true)
-	v.quiet(250 * time.Millisecond)
-	v.quiet(250 * time.Millisecond)
-	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+	v.beats(2)
+	if got := v.may(a); got != 1 {
 		t.Errorf("the leader may have %d though the others report that they have its claim", got)
 	}
 	v.nodes[1].lacks = true
@@ -575,10 +571,7 @@ func TestReceivedIsListedForLimitsOnly(t *testing.T) {
 			if got := v.wires[len(v.wires)-1].report; v.now > end-500*time.Millisecond && !got.Unlisted {
 				t.Errorf("the one with a part is silent, and node %d lists", n.id)
 			}
-			for _, w := range v.wires {
-				v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
-			}
-			v.wires = nil
+			v.deliver(nil)
 		}
 	}
 }
@@ -618,12 +611,7 @@ func TestUnlistedNodeThatDoesNotReceive(t *testing.T) {
 				for _, n := range v.nodes {
 					v.beat(n)
 				}
-				for _, w := range v.wires {
-					if lost := cut && w.to == 3 && (ofAll || w.from == a.id); !lost {
-						v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
-					}
-				}
-				v.wires = nil
+				v.deliver(func(w wire) bool { return cut && w.to == 3 && (ofAll || w.from == a.id) })
 			}
 		}
 		pass(10 * time.Second)
@@ -631,7 +619,7 @@ func TestUnlistedNodeThatDoesNotReceive(t *testing.T) {
 		pass(2 * silenceTimeout)
 		v.nodes[0].lacks, v.nodes[1].lacks = false, false
 		pass(3 * silenceTimeout)
-		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		if got := v.may(a); got != 1 {
 			t.Errorf("of all %v: the leader may have %d of 1", ofAll, got)
 		}
 	}
@@ -646,10 +634,8 @@ func TestPartsByKeys(t *testing.T) {
 		n.leads = map[uint64]int64{a.id: 4, b.id: 3}
 	}
 	parts := func() (x, y int) {
-		for range 100 {
-			v.quiet(250 * time.Millisecond)
-		}
-		return a.shares.Concurrency(v.topic, 22, v.now), b.shares.Concurrency(v.topic, 22, v.now)
+		v.beats(100)
+		return v.may(a), v.may(b)
 	}
 	v.topic.Policy.PerKey = &timer.PerKey{Fair: true}
 	for _, c := range []struct{ keysA, keysB, x, y int }{{0, 0, 13, 9}, {90, 10, 19, 3}, {10, 90, 3, 19}, {0, 5, 1, 21}, {1, 1, 11, 11}, {0, 0, 13, 9}} {
@@ -663,7 +649,7 @@ func TestPartsByKeys(t *testing.T) {
 	for i := range 20 {
 		a.keys = 50 + i%2*20
 		v.quiet(250 * time.Millisecond)
-		if now := a.shares.Concurrency(v.topic, 22, v.now); now < x-2 || now > x+2 {
+		if now := v.may(a); now < x-2 || now > x+2 {
 			t.Errorf("with 50 and 70 keys in turn the part jumps from %d to %d", x, now)
 		}
 	}

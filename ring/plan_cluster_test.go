@@ -120,6 +120,13 @@ func (fc *fakeCluster) join(id uint64, zone string) {
 	fc.do(Command{Verb: Register, Node: &n})
 }
 
+// joined has nodes without a zone join.
+func (fc *fakeCluster) joined(ids ...uint64) {
+	for _, id := range ids {
+		fc.join(id, "")
+	}
+}
+
 func (fc *fakeCluster) alive(id uint64) bool {
 	n, ok := fc.s.Node(id)
 	_, down := fc.down[id]
@@ -213,6 +220,12 @@ func (fc *fakeCluster) step(chance float64) (idle bool) {
 	fc.see(chance)
 	fc.reconcile(chance)
 	return len(commands) == 0 && !moves.Joining
+}
+
+func (fc *fakeCluster) steps(n int, chance float64) {
+	for range n {
+		fc.step(chance)
+	}
 }
 
 // checkPlace: one replica at a time, and no live one less but where that was asked for.

@@ -210,9 +210,7 @@ func TestDrainSaysWhatItWaitsFor(t *testing.T) {
 		tw.rest()
 		tw.down[members] = tw.nowMs
 		tw.do(Command{Verb: SetState, NodeID: 1, State: NodeDraining})
-		for range 60 {
-			tw.step(1)
-		}
+		tw.steps(60, 1)
 		_, moves := Plan(tw.s.View(), tw.facts(), &tw.rings)
 		if moves.Waiting[Drains] == 0 || !slices.Equal(moves.Awaited, []uint64{members}) {
 			t.Errorf("of %d nodes: %+v", members, moves)
@@ -231,9 +229,7 @@ func TestMoreReplicasSayWhatTheyWaitFor(t *testing.T) {
 	tw.rest()
 	tw.down[4] = tw.nowMs
 	tw.do(Command{Verb: SetReplicas, Replicas: 4})
-	for range 60 {
-		tw.step(1)
-	}
+	tw.steps(60, 1)
 	if _, moves := Plan(tw.s.View(), tw.facts(), &tw.rings); moves.Waiting[Repairs] == 0 || !slices.Equal(moves.Awaited, []uint64{4}) {
 		t.Errorf("%+v", moves)
 	}

@@ -76,12 +76,10 @@ func TestPlanFollowsTheNumberOfReplicas(t *testing.T) {
 				t.Errorf("%s: %d replicas moved, %d should", what, tw.moved, exactly)
 			}
 		}
-		tw.join(2, "")
-		tw.join(3, "")
+		tw.joined(2, 3)
 		tw.rest() // one copy of each, spread
 		moved("three copies", 2*shards, func() { replicas(3) })
-		tw.join(4, "")
-		tw.join(5, "")
+		tw.joined(4, 5)
 		tw.rest()
 		moved("five copies", 2*shards, func() { replicas(5) })
 		moved("the same again", 0, func() { replicas(5) })
@@ -106,8 +104,7 @@ func TestPlanFollowsTheNumberOfReplicas(t *testing.T) {
 // by one that is there.
 func TestPlanWaitsForTheDead(t *testing.T) {
 	tw := newFakeCluster(t, 3, 32, 3)
-	tw.join(2, "")
-	tw.join(3, "")
+	tw.joined(2, 3)
 	tw.rest()
 	tw.down[2] = tw.nowMs
 	tw.nowMs += 2 * defaultReplaceAfterMs
@@ -124,9 +121,7 @@ func TestPlanWaitsForTheDead(t *testing.T) {
 	}
 	tw.down[3] = tw.nowMs
 	tw.moved = 0
-	for range 500 {
-		tw.step(1)
-	}
+	tw.steps(500, 1)
 	if tw.moved != 0 {
 		t.Error("a node that was down for 500 s was replaced")
 	}
@@ -134,9 +129,7 @@ func TestPlanWaitsForTheDead(t *testing.T) {
 	delete(tw.down, 3)
 	tw.rest()
 	tw.down[3] = tw.nowMs
-	for range defaultReplaceAfterMs/1000 + 100 {
-		tw.step(1)
-	}
+	tw.steps(defaultReplaceAfterMs/1000+100, 1)
 	tw.rest()
 }
 
@@ -158,16 +151,12 @@ func TestPlanOfALeaderThatKnowsNothing(t *testing.T) {
 // TestPlanRedirects: moves to a node that dies on the way are sent elsewhere, or back.
 func TestPlanRedirects(t *testing.T) {
 	tw := newFakeCluster(t, 5, 32, 3)
-	for _, id := range []uint64{2, 3} {
-		tw.join(id, "")
-	}
+	tw.joined(2, 3)
 	tw.rest()
 	tw.join(4, "")
 	tw.step(0)
 	tw.down[4] = tw.nowMs
-	for range 60 {
-		tw.step(1)
-	}
+	tw.steps(60, 1)
 	for _, r := range tw.s.Rows() {
 		if in, named := r.Replica(4); !r.Settled || named && !(r.Group == MetaGroup && in.Learner) {
 			t.Fatalf("%+v", r)
@@ -186,9 +175,7 @@ func TestPlanKeepsWhatMayComeBack(t *testing.T) {
 	tw.join(3, "")
 	tw.step(0)
 	tw.down[3] = tw.nowMs
-	for range 60 {
-		tw.step(1)
-	}
+	tw.steps(60, 1)
 	for _, r := range tw.s.Rows()[1:] {
 		if len(r.Replicas) == 3 && r.Settled || !r.Names(1) || !r.Names(2) {
 			t.Fatalf("%+v", r)
@@ -201,9 +188,7 @@ func TestPlanKeepsWhatMayComeBack(t *testing.T) {
 	tw.rest()
 	tw.down[2] = tw.nowMs
 	tw.drain(1)
-	for range 60 {
-		tw.step(1)
-	}
+	tw.steps(60, 1)
 	for _, r := range tw.s.Rows()[1:] {
 		if !r.Names(1) {
 			t.Fatalf("%+v has lost its majority to a drain", r)
@@ -217,15 +202,12 @@ func TestPlanKeepsWhatMayComeBack(t *testing.T) {
 // balance.
 func TestPlanBalancesInCalmOnly(t *testing.T) {
 	tw := newFakeCluster(t, 10, 16, 3)
-	tw.join(2, "")
-	tw.join(3, "")
+	tw.joined(2, 3)
 	tw.rest()
 	tw.down[2] = tw.nowMs
 	tw.join(4, "")
 	tw.moved = 0
-	for range 100 {
-		tw.step(1)
-	}
+	tw.steps(100, 1)
 	if tw.moved != 0 {
 		t.Fatalf("%d replicas moved", tw.moved)
 	}
@@ -240,9 +222,7 @@ func TestPlanBalancesInCalmOnly(t *testing.T) {
 // where there is none.
 func TestPlanRemovesByForce(t *testing.T) {
 	tw := newFakeCluster(t, 6, 32, 3)
-	for _, id := range []uint64{2, 3, 4} {
-		tw.join(id, "")
-	}
+	tw.joined(2, 3, 4)
 	tw.rest()
 	tw.do(Command{Verb: Remove, NodeID: 1, Force: true})
 	tw.rest()
@@ -276,8 +256,7 @@ func TestPlanZones(t *testing.T) {
 // TestPlanUnfit: a node that should not lead is first nowhere, until it may again.
 func TestPlanUnfit(t *testing.T) {
 	tw := newFakeCluster(t, 8, 32, 3)
-	tw.join(2, "")
-	tw.join(3, "")
+	tw.joined(2, 3)
 	tw.rest()
 	tw.unfit[2] = true
 	tw.moved = 0
@@ -359,9 +338,7 @@ func TestPlanWhileGroupsAreFounded(t *testing.T) {
 // as lost.
 func (fc *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
 	fc.trouble(t)
-	for range rapid.IntRange(0, seconds).Draw(t, "seconds") {
-		fc.step(chance)
-	}
+	fc.steps(rapid.IntRange(0, seconds).Draw(t, "seconds"), chance)
 	if rapid.IntRange(0, 5).Draw(t, "long") == 0 {
 		fc.nowMs += defaultReplaceAfterMs
 	}

@@ -26,9 +26,7 @@ func TestPlanReplacesWrongReplicas(t *testing.T) {
 				tw.wrong = append(tw.wrong, placement.WrongReplica{Group: MetaGroup, Replica: last.ID})
 			}
 			tw.down[rows[1].Replicas[1].Node] = tw.nowMs
-			for range 20 {
-				tw.step(1)
-			}
+			tw.steps(20, 1)
 			row, _ := tw.s.Row(1)
 			if _, there := onNode(row.Replicas, rows[1].Replicas[rank].Node); nodes == 3 && (!there || row.Epoch != rows[1].Epoch) {
 				t.Errorf("%d nodes, rank %d: with another node down the row has become %+v", nodes, rank, row)
@@ -57,9 +55,7 @@ func TestPlanKeepsAWrongReplicaThatIsNeeded(t *testing.T) {
 	tw := newFoundedCluster(t, 1, 1, 4, 3)
 	tw.see(1)
 	tw.wrong = []placement.WrongReplica{{Group: 1, Replica: placement.ReplicaID(1, 1)}, {Group: MetaGroup, Replica: placement.ReplicaID(1, 1)}}
-	for range 5 {
-		tw.step(1)
-	}
+	tw.steps(5, 1)
 	if rows := tw.s.Rows(); rows[0].Epoch != 1 || rows[1].Epoch != 1 {
 		t.Errorf("%+v", rows)
 	}
