@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"carillon/test/testkit"
 )
 
 // quick fills a configuration for a short run against the fake.
@@ -501,10 +502,7 @@ func TestReportFiles(t *testing.T) {
 		dir := t.TempDir()
 		jsonFile, htmlFile := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html")
 		play(t, f, Config{Mode: ModeFire, Output: Output{JSON: jsonFile, HTML: htmlFile}})
-		text, err := os.ReadFile(jsonFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.File(t, jsonFile)
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(text, &fields); err != nil {
 			t.Fatal(err)
@@ -518,10 +516,7 @@ func TestReportFiles(t *testing.T) {
 		if err := json.Unmarshal(fields["latency_ms"], &latency); err != nil || len(latency) != 5 {
 			t.Errorf("latency_ms = %s", fields["latency_ms"])
 		}
-		html, err := os.ReadFile(htmlFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		html := testkit.File(t, htmlFile)
 		for _, want := range []string{"<svg", "Every acknowledged timer is accounted for", "lateness", "timers fired, none lost</h1>", "server v-fake; tester on ", "fsync p50 about 1.5 ms"} {
 			if !bytes.Contains(html, []byte(want)) {
 				t.Errorf("HTML lacks %q", want)

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -35,10 +34,7 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile("../deploy/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.File(t, "../deploy/alerts.yaml")
 	dec := yaml.NewDecoder(strings.NewReader(string(text)))
 	dec.KnownFields(true)
 	testkit.Must(t, dec.Decode(&file))
@@ -90,10 +86,7 @@ func checkDashboard(t *testing.T, exported string) {
 			Targets     []struct{ Expr string }
 		}
 	}
-	text, err := os.ReadFile("../deploy/grafana/carillon.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.File(t, "../deploy/grafana/carillon.json")
 	testkit.Must(t, yaml.Unmarshal(text, &board))
 	ids, asked := map[int]bool{}, 0
 	for _, p := range board.Panels {

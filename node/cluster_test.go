@@ -310,10 +310,7 @@ func TestIdentityPutBackAfterADoubling(t *testing.T) {
 	dir := t.TempDir()
 	n := start(t, dir)
 	path := filepath.Join(dir, "identity.json")
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.File(t, path)
 	n.must(202, "POST", "/v1/cluster/shards", `{"shards":8}`)
 	n.awaitGrown(8)
 	testkit.Must(t, n.stop())

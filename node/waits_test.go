@@ -26,6 +26,13 @@ func (r *running) waits(topic, id, cause string) string {
 	return on
 }
 
+func (r *running) waitsOn(topic, id, cause, want string) {
+	r.t.Helper()
+	if on := r.waits(topic, id, cause); on != want {
+		r.t.Errorf("it waits on %q, want %q", on, want)
+	}
+}
+
 // hanging is a receiver that answers when it is released.
 func hanging(t *testing.T) (url string, release func()) {
 	t.Helper()
@@ -102,9 +109,7 @@ func waitsForNoCallback(t *testing.T, n *running) {
 	n.counted("lost", "topic_paused", 1)
 	n.must(200, "PUT", "/v1/topics/lost?force=true", `{}`)
 	n.must(200, "POST", "/v1/topics/lost/resume", "")
-	if on := n.waits("lost", "a", "no_callback"); on != "lost" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("lost", "a", "no_callback", "lost")
 	n.counted("lost", "no_callback", 1)
 	until(t, "the metrics show it", func() bool {
 		return strings.Contains(n.must(200, "GET", "/metrics", ""), `carillon_waiting{reason="no_callback"} 1`)
@@ -137,9 +142,7 @@ func waitsForWindow(t *testing.T, n *running) {
 	rec := newReceiver(t, nil)
 	n.must(201, "PUT", "/v1/topics/office", fmt.Sprintf(`{"callback":{"url":%q},"window":%s}`, rec.URL, shutToday()))
 	n.must(201, "POST", "/v1/topics/office/timers", `{"id":"a","delay":"0s"}`)
-	if on := n.waits("office", "a", "window"); on != "office" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("office", "a", "window", "office")
 	n.counted("office", "window", 1)
 	n.must(200, "POST", "/v1/topics/office/timers/a/fire", "") // no way around it
 	n.waits("office", "a", "window")
@@ -151,9 +154,7 @@ func waitsForBatch(t *testing.T, n *running) {
 	rec := newReceiver(t, nil)
 	n.must(201, "PUT", "/v1/topics/many", fmt.Sprintf(`{"callback":{"url":%q},"batch":{"max":9,"wait":"1m"}}`, rec.URL))
 	n.must(201, "POST", "/v1/topics/many/timers", `{"id":"a","delay":"0s"}`)
-	if on := n.waits("many", "a", "batch"); on != "many" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("many", "a", "batch", "many")
 	n.counted("many", "batch", 1)
 	n.must(200, "PATCH", "/v1/topics/many", `{"batch":{"wait":"0s"}}`)
 	n.eventually("many", "a", "done")
@@ -211,9 +212,7 @@ func waitsForResume(t *testing.T, n *running) {
 	n.must(200, "POST", "/v1/topics/hold/timers/a/pause", "")
 	n.must(200, "PATCH", "/v1/topics/hold/timers/a", `{"delay":"0s"}`)
 	n.must(200, "POST", "/v1/topics/hold/timers/a/fire", "")
-	if on := n.waits("hold", "a", "paused"); on != "" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("hold", "a", "paused", "")
 	n.counted("hold", "paused", 1)
 	until(t, "the metrics show it", func() bool {
 		return strings.Contains(n.must(200, "GET", "/metrics", ""), `carillon_waiting{reason="paused"} 1`)
@@ -227,9 +226,7 @@ func waitsForPausedTopic(t *testing.T, n *running) {
 	n.must(200, "POST", "/v1/topics/held/pause", "")
 	n.must(201, "POST", "/v1/topics/held/timers", `{"id":"a","delay":"0s"}`)
 	n.must(201, "POST", "/v1/topics/held/timers", `{"id":"later","delay":"1h"}`)
-	if on := n.waits("held", "a", "topic_paused"); on != "held" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("held", "a", "topic_paused", "held")
 	if v := n.timer("held", "later"); v["waits_for"] != nil {
 		t.Errorf("one whose time has not come waits for %v", v["waits_for"])
 	}
@@ -269,9 +266,7 @@ func waitsForKey(t *testing.T, n *running) {
 	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"{k}1","delay":"0s"}`)
 	n.eventually("line", "{k}1", "leased")
 	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"{k}2","delay":"0s"}`)
-	if on := n.waits("line", "{k}2", "key"); on != "{k}1" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("line", "{k}2", "key", "{k}1")
 	n.counted("line", "key", 1)
 	release()
 	n.eventually("line", "{k}2", "done")
@@ -287,9 +282,7 @@ func waitsForKeyOfConsumer(t *testing.T, n *running) {
 	if got := n.pull("jobs", `{"wait":"60s"}`); len(got.Timers) != 1 || got.Timers[0].ID != "{k}1" {
 		t.Fatalf("pulled %v", got)
 	}
-	if on := n.waits("jobs", "{k}2", "key"); on != "{k}1" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("jobs", "{k}2", "key", "{k}1")
 }
 
 func waitsForKeyRate(t *testing.T, n *running) {
@@ -312,9 +305,7 @@ func waitsForFullKey(t *testing.T, n *running) {
 		n.eventually("pairs", id, "leased")
 	}
 	n.must(201, "POST", "/v1/topics/pairs/timers", `{"id":"{k}3","delay":"0s"}`)
-	if on := n.waits("pairs", "{k}3", "key"); on != "{k}2" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("pairs", "{k}3", "key", "{k}2")
 	n.counted("pairs", "key", 1)
 	release()
 	n.eventually("pairs", "{k}3", "done")
@@ -327,9 +318,7 @@ func waitsForConcurrency(t *testing.T, n *running) {
 	n.eventually("few", "a", "leased")
 	n.must(201, "POST", "/v1/topics/few/timers", `{"id":"b","delay":"0s"}`)
 	n.counted("few", "concurrency", 1)
-	if on := n.waits("few", "b", "concurrency"); on != "few" {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("few", "b", "concurrency", "few")
 }
 
 func waitsForRate(t *testing.T, n *running) {
@@ -356,9 +345,7 @@ func waitsForSlots(t *testing.T, n *running) {
 	n.eventually("full", "a", "leased")
 	n.must(201, "POST", "/v1/topics/full/timers", `{"id":"b","delay":"0s"}`)
 	n.counted("full", "slots", 1)
-	if on := n.waits("full", "b", "slots"); on != url {
-		t.Errorf("it waits on %q", on)
-	}
+	n.waitsOn("full", "b", "slots", url)
 }
 
 // TestWaitsOfAShardWithoutLeader: what is due in a shard that has no leader is in the metrics of a
@@ -400,9 +387,7 @@ func TestWaitsThroughAnyNode(t *testing.T) {
 	}
 	for _, n := range nodes {
 		for i := range 12 {
-			if on := n.waits("held", fmt.Sprint("t", i), "topic_paused"); on != "held" {
-				t.Errorf("it waits on %q", on)
-			}
+			n.waitsOn("held", fmt.Sprint("t", i), "topic_paused", "held")
 		}
 		until(t, "the list shows for all of them why they wait", func() bool {
 			return strings.Count(n.must(200, "GET", "/v1/topics/held/timers", ""), `"waits_for":"topic_paused"`) == 12

@@ -64,10 +64,7 @@ func TestBackupToS3(t *testing.T) {
 
 	restored := filepath.Join(t.TempDir(), "restored")
 	object := filepath.Join(store.Dir, "daily", "carillon.backup")
-	whole, err := os.ReadFile(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := testkit.File(t, object)
 	restore := func() result { return carillon(t, "", nil, "restore", "--from", place, "--data", restored) }
 	for name, content := range map[string][]byte{"cut": whole[:len(whole)-1], "changed": append([]byte{1}, whole[1:]...)} {
 		testkit.Must(t, os.WriteFile(object, content, 0o600))

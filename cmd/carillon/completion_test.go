@@ -136,10 +136,7 @@ _carillon`
 // Each command and flag that help shows is in each script.
 func TestCompletionsHaveAllCommands(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		text, err := os.ReadFile(completionScript(t, shell))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.File(t, completionScript(t, shell))
 		for _, word := range []string{"redrive", "completion", "history-bytes", "no-auto-create-topics", "max-calls"} {
 			if !strings.Contains(string(text), word) {
 				t.Errorf("%s: there is no %s", shell, word)

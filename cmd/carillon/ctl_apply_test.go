@@ -368,10 +368,7 @@ func TestApplyWithoutAnAnswer(t *testing.T) {
 func TestTopicsFileOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t)
-	page, err := os.ReadFile("../../docs/topics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.File(t, "../../docs/topics.md")
 	_, section, _ := strings.Cut(string(page), "## Topics in a file\n")
 	block := func(kind string) string {
 		_, rest, _ := strings.Cut(section, "\n```"+kind+"\n")

@@ -88,10 +88,7 @@ func texts(list any) (all []string) {
 // nodeCommands are the command lines by which the files in deploy/ start a node.
 func nodeCommands(t *testing.T) map[string][]string {
 	t.Helper()
-	unit, err := os.ReadFile(deployDir + "systemd/carillon.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := testkit.File(t, deployDir+"systemd/carillon.service")
 	m := regexp.MustCompile(`(?m)^ExecStart=carillon (.*)$`).FindSubmatch(unit)
 	if m == nil {
 		t.Fatal("the unit starts nothing")
@@ -133,10 +130,7 @@ func TestDeployedCommandsAreUnderstood(t *testing.T) {
 		known[s.env] = true
 	}
 	config := filepath.Join(t.TempDir(), "carillon.yaml")
-	text, err := os.ReadFile(deployDir + "debian/carillon.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.File(t, deployDir+"debian/carillon.yaml")
 	// The part that it shows for a cluster is to be a configuration, too.
 	shown := regexp.MustCompile(`(?m)^# ([a-z_]+: )`).ReplaceAllString(string(text), "$1")
 	shown = strings.Replace(shown, "http: 127.0.0.1:7700\n", "", 1)
@@ -151,10 +145,7 @@ func TestDeployedCommandsAreUnderstood(t *testing.T) {
 		t.Run(name, func(t *testing.T) { serveParser(t, strings.Fields(line)[1:]...) })
 	}
 	for _, name := range []string{"docker/compose.yaml", "docker/Dockerfile", "kubernetes/carillon.yaml", "systemd/carillon.service"} {
-		text, err := os.ReadFile(deployDir + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.File(t, deployDir+name)
 		for _, v := range regexp.MustCompile(`\bCARILLON_[A-Z_]+`).FindAllString(string(text), -1) {
 			if !known[v] {
 				t.Errorf("%s sets %s, which is no setting", name, v)
@@ -171,10 +162,7 @@ func TestDeployedPortsAgree(t *testing.T) {
 	for _, p := range at(t, set, "spec", "template", "spec", "containers", "0", "ports").([]any) {
 		ports[at(t, p, "name")] = at(t, p, "containerPort")
 	}
-	dockerfile, err := os.ReadFile(deployDir + "docker/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dockerfile := testkit.File(t, deployDir+"docker/Dockerfile")
 	image := map[string]string{} // its settings
 	for _, m := range regexp.MustCompile(`(CARILLON_[A-Z]+)=(\S+)`).FindAllStringSubmatch(string(dockerfile), -1) {
 		image[m[1]] = m[2]
@@ -211,10 +199,7 @@ func TestDeployedPortsAgree(t *testing.T) {
 // calls in flight. The unit starts a node again whatever ended it, but where that cannot help; a
 // fault of the program must not look like a wrong flag then.
 func TestSupervisorsOfNodes(t *testing.T) {
-	unit, err := os.ReadFile(deployDir + "systemd/carillon.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := testkit.File(t, deployDir+"systemd/carillon.service")
 	for _, line := range []string{"TimeoutStopSec=45\n", "Restart=always\n", "RestartPreventExitStatus=2 3\n", "Environment=GOTRACEBACK=crash\n", "LimitNOFILE=65536\n"} {
 		if !strings.Contains(string(unit), "\n"+line) {
 			t.Errorf("the unit has no %s", line)
@@ -256,10 +241,7 @@ case "$(basename $0) $1" in "getent "*) exit 2 ;; "systemctl is-active") [ -e ` 
 		if err != nil || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("after %q: %v: %s", c.before, err, out)
 		}
-		called, err := os.ReadFile(filepath.Join(dir, "called"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		called := testkit.File(t, filepath.Join(dir, "called"))
 		var changes []string
 		for line := range strings.Lines(string(called)) {
 			if name, _, _ := strings.Cut(line, " "); name != "getent" && name != "systemctl" {

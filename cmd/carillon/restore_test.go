@@ -85,10 +85,7 @@ func TestPlainBackupNeedsAWord(t *testing.T) {
 // restoreIsRefused tries backups that must not be restored: nothing is written then.
 func restoreIsRefused(t *testing.T, file, data, key string) {
 	t.Helper()
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := testkit.File(t, file)
 	flipped := bytes.Clone(whole)
 	flipped[len(flipped)/2] ^= 4
 	damaged := filepath.Join(t.TempDir(), "damaged")

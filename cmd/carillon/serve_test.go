@@ -397,10 +397,7 @@ func makeCertificates(t *testing.T, dir string) {
 	openssl(t, dir, "x509 -req -in client.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out client.crt")
 	var both []byte
 	for _, name := range []string{"client.crt", "client.key"} {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.File(t, filepath.Join(dir, name))
 		both = append(both, b...)
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "client.pem"), both, 0o600))

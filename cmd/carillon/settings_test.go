@@ -246,10 +246,7 @@ func TestOperationsListsEverySetting(t *testing.T) {
 		}
 	}
 	path := filepath.Join("..", "..", "docs", "operations.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.File(t, path)
 	before, rest, ok := strings.Cut(string(text), tableStart)
 	got, after, ok2 := strings.Cut(rest, tableEnd)
 	if !ok || !ok2 {

@@ -36,10 +36,7 @@ func TestWalVerifyFindsAFlippedBit(t *testing.T) {
 	}
 
 	file, at := findInFiles(t, data, "findable-a")
-	flipped, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	flipped := testkit.File(t, file)
 	flipped[at] ^= 1
 	testkit.Must(t, os.WriteFile(file, flipped, 0o600))
 	for _, args := range [][]string{{"wal", "verify", data}, {"wal", "inspect", data}, serveArgs("--data", data)} {

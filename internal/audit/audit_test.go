@@ -50,10 +50,7 @@ type line struct {
 
 func read(t testing.TB, path string) (lines []line) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.File(t, path)
 	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
 		var l line
 		d := json.NewDecoder(strings.NewReader(s.Text()))

@@ -41,10 +41,7 @@ func TestFileGolden(t *testing.T) {
 		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		testkit.Must(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.File(t, path)
 	if !bytes.Equal(got, want) {
 		t.Errorf("the format changed without its version:\n%x\nwant\n%x", got, want)
 	}

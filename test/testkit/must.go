@@ -1,6 +1,9 @@
 package testkit
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // Must ends a test with an error, if there is one.
 func Must(t testing.TB, err error) {
@@ -8,4 +11,12 @@ func Must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// File is what a file has.
+func File(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	Must(t, err)
+	return text
 }
