@@ -17,9 +17,7 @@ import (
 func served(t *testing.T, serve func(net.Conn)) (net.Conn, *answers) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -31,9 +29,7 @@ func served(t *testing.T, serve func(net.Conn)) (net.Conn, *answers) {
 		serve(conn)
 	}()
 	conn, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close(); ln.Close(); <-done })
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)

@@ -109,9 +109,7 @@ func TestDelayDraws(t *testing.T) {
 
 func TestMixDraws(t *testing.T) {
 	m, err := parseMix("add=60,get=20,cancel=20")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var drawn [len(operationNames)]int
 	for range 10_000 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/test/testkit"
 )
 
 // fault makes the fake server break one promise for the timers it is asked
@@ -119,9 +120,7 @@ func newFakeOn(t *testing.T, on *pipes, faults func(int64) fault) *fake {
 		f.faults = func(int64) fault { return faultNone }
 	}
 	listener, err := on.listen("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.server, f.url = &http.Server{Handler: f}, "http://"+listener.Addr().String()
 	f.serving.Go(func() { _ = f.server.Serve(listener) }) // ends with ErrServerClosed
 	t.Cleanup(func() {
@@ -145,9 +144,7 @@ const fakeShards = 8
 // in turn.
 func (f *fake) also(t *testing.T) {
 	listener, err := f.pipes.listen("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.others = append(f.others, "http://"+listener.Addr().String())
 	f.serving.Go(func() { _ = f.server.Serve(listener) })
 }

@@ -59,9 +59,7 @@ func play(t *testing.T, f *fake, c Config) (Report, string) {
 	t.Helper()
 	var out bytes.Buffer
 	report, err := runOn(t.Context(), f.pipes.network(), quick(f, c), &out, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return report, out.String()
 }
 
@@ -363,9 +361,7 @@ func TestCutShortStillReports(t *testing.T) {
 		}()
 		var out bytes.Buffer
 		r, err := runOn(ctx, f.pipes.network(), c, &out, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !r.CutShort || r.Added < 50 || r.Pending != r.Added || len(r.Failures()) > 0 {
 			t.Errorf("cut %v, added %d, pending %d, failures %q", r.CutShort, r.Added, r.Pending, r.Failures())
 		}
@@ -400,9 +396,7 @@ func TestOneServerOfTwoIsGone(t *testing.T) {
 		c.URL = append(c.URL, "http://127.0.0.1:1")
 		var out bytes.Buffer
 		r, err := runOn(t.Context(), f.pipes.network(), c, &out, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if r.Added == 0 || r.Broken == 0 || r.Added+r.Unknown != 40 || len(r.Failures()) > 0 {
 			t.Errorf("added %d, broken %d, unknown %d\n%s", r.Added, r.Broken, r.Unknown, out.String())
 		}
@@ -419,9 +413,7 @@ func TestSettlementPassesOverTheDead(t *testing.T) {
 		c.URL = append(c.URL, "http://127.0.0.1:1")
 		var out bytes.Buffer
 		r, err := runOn(t.Context(), f.pipes.network(), c, &out, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if r.Added == 0 || r.Pending != 0 || r.Prevented != r.Added {
 			t.Errorf("added %d, prevented %d, pending %d\n%s", r.Added, r.Prevented, r.Pending, out.String())
 		}
@@ -504,9 +496,7 @@ func TestReportFiles(t *testing.T) {
 		play(t, f, Config{Mode: ModeFire, Output: Output{JSON: jsonFile, HTML: htmlFile}})
 		text := testkit.File(t, jsonFile)
 		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(text, &fields); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(text, &fields))
 		for _, key := range strings.Fields("ops ops_per_second errors latency_ms fired fired_per_second lateness_ms lost early duplicate tester_cpu surroundings") {
 			if _, found := fields[key]; !found {
 				t.Errorf("JSON lacks %q", key)

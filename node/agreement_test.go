@@ -127,9 +127,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 	cfg := Config{DataDir: dirs[1], HTTP: "127.0.0.1:0", Peer: "127.0.0.1:0", Version: "old"}
 	config(1, 1)(&cfg)
 	old, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err = old.Run(ctx); !errors.Is(err, ring.ErrTooOld) || !strings.Contains(err.Error(), "start the newer release") {

@@ -94,9 +94,7 @@ func newScheduleHarness(t *testing.T, at string) *scheduleHarness {
 func (h *scheduleHarness) at(clock string) {
 	h.t.Helper()
 	at, err := time.Parse(time.DateTime, "2027-01-01 "+clock)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.Must(h.t, err)
 	h.store.nowMs = at.UnixMilli()
 }
 
@@ -234,9 +232,7 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(c)
 	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m := map[string]float64{}
 	for _, f := range all {
 		m[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
@@ -322,9 +318,7 @@ func TestScheduledBackupsAfterAClockWasSetBack(t *testing.T) {
 func TestLastCron(t *testing.T) {
 	at := func(text string) int64 {
 		v, err := time.Parse(time.DateTime, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return v.UnixMilli()
 	}
 	for _, tt := range []struct{ every, now, want string }{
@@ -376,9 +370,7 @@ func TestOneNodeMakesScheduledBackups(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	out, err := Restore(RestoreConfig{From: "s3://" + s3server.Bucket + "/cluster/" + filepath.Base(files[len(files)-1]), DataDir: filepath.Join(t.TempDir(), "again"), Name: "n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if early := out.Backup.TimeMs < added; !early && (out.Topics != 1 || out.Scheduled != 1) || out.Topics > 1 || out.Scheduled > 1 {
 		t.Errorf("restored, from a backup that began ahead of the add %v: %+v", early, out)
 	}

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // certificates are files of an authority and of what it signs, which name every node n.
@@ -42,9 +44,7 @@ func (c *certificates) at(name string) string { return filepath.Join(c.dir, name
 func (c *certificates) issue(name string, ends time.Time) {
 	c.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(ends.UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: ends, DNSNames: []string{"n"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -55,9 +55,7 @@ func (c *certificates) issue(name string, ends time.Time) {
 		parent, by = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	if c.cert == nil {
 		if c.cert, err = x509.ParseCertificate(der); err != nil {
@@ -68,13 +66,9 @@ func (c *certificates) issue(name string, ends time.Time) {
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})...)
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	for file, text := range map[string][]byte{name + ".pem": text, name + ".key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
-		if err := os.WriteFile(c.at(file), text, 0o600); err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.Must(c.t, os.WriteFile(c.at(file), text, 0o600))
 	}
 }
 
@@ -98,23 +92,17 @@ func TestEndsOfCertificates(t *testing.T) {
 		t.Fatal("not ready")
 	}
 	pair, err := tls.LoadX509KeyPair(clients.at("http.pem"), clients.at("http.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	roots := x509.NewCertPool()
 	roots.AddCert(clients.cert)
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, DisableKeepAlives: true}}
 	check := func(want map[string]time.Time) {
 		t.Helper()
 		resp, err := client.Get(r.node.URL() + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		const name = "carillon_certificate_not_after_timestamp_seconds{of=\""
 		if n := strings.Count(string(body), name); n != len(want) {
 			t.Errorf("%d series, want %d", n, len(want))
@@ -130,9 +118,7 @@ func TestEndsOfCertificates(t *testing.T) {
 	check(map[string]time.Time{"http_cert": day, "http_client_ca": day.Add(2 * time.Hour), "peer_cert": day.Add(time.Hour), "peer_ca": day.Add(time.Hour)})
 	clients.issue("http", day.Add(time.Minute))
 	peers.issue("peer", day.Add(time.Second))
-	if err := r.node.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.node.Reload())
 	check(map[string]time.Time{"http_cert": day.Add(time.Minute), "http_client_ca": day.Add(2 * time.Hour), "peer_cert": day.Add(time.Second), "peer_ca": day.Add(time.Hour)})
 }
 

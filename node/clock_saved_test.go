@@ -7,6 +7,7 @@ import (
 
 	"carillon/internal/clocks"
 	"carillon/internal/vfs"
+	"carillon/test/testkit"
 )
 
 // The file says how the clocks stand within one boot of the machine, and nothing when it is damaged
@@ -22,9 +23,7 @@ func TestSavedClock(t *testing.T) {
 	}
 	name := filepath.Join(dir, clockFile)
 	before, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p.saveClock()
 	if after, err := os.Stat(name); err != nil || !os.SameFile(before, after) {
 		t.Error("it was written again though it is the same")
@@ -33,15 +32,11 @@ func TestSavedClock(t *testing.T) {
 		t.Error("it counts after another boot of the machine")
 	}
 	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for at := range data {
 		bad := append([]byte(nil), data...)
 		bad[at] ^= 1
-		if err := os.WriteFile(name, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(name, bad, 0o600))
 		if s := readSavedClock(p.fsys, dir, "this"); s != nil && *s != *got {
 			t.Fatalf("a flipped bit at %d is believed: %+v", at, s)
 		}

@@ -105,9 +105,7 @@ func leaderIsNamed(t *testing.T, nodes []*running) {
 	t.Helper()
 	named := func(base string, k int) (address string) {
 		resp, err := http.Get(fmt.Sprintf("%s/v1/topics/shared/timers/t0-%d", base, k))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer resp.Body.Close()
 		address, _, _ = strings.Cut(strings.TrimPrefix(resp.Header.Get("Carillon-Leader"), `"`), `"`)
 		return address
@@ -316,9 +314,7 @@ func TestIdentityPutBackAfterADoubling(t *testing.T) {
 	testkit.Must(t, n.stop())
 	testkit.Must(t, os.WriteFile(path, before, 0o600))
 	again, err := New(n.node.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	err = again.Run(t.Context())
 	if err == nil || !errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "identity.json was put back from before the number of shards grew: it has 4") {
 		t.Errorf("%v", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/transport/api/web"
 )
 
@@ -72,9 +73,7 @@ func TestConfigFaults(t *testing.T) {
 			tt.edit(&c)
 			err := c.withDefaults().validate()
 			if len(tt.want) == 0 {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				return
 			}
 			if err == nil {
@@ -96,9 +95,7 @@ func TestConfigFaults(t *testing.T) {
 // Guards that are there make an address that others can reach acceptable.
 func TestConfigTakesGuardedAddresses(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "gossip.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("ab", 16)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(key, []byte(strings.Repeat("ab", 16)+"\n"), 0o600))
 	c := Config{
 		HTTP: "0.0.0.0:7700", Gossip: "0.0.0.0:7702", Peer: "0.0.0.0:7701",
 		Credentials: Credentials{AuthFile: "tokens.yaml", GossipKeyFile: key, PeerCert: "c", PeerKey: "k", PeerCA: "a"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"carillon/node/calls"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -28,9 +29,7 @@ type pulled struct {
 func (r *running) pull(topic, body string) pulled {
 	r.t.Helper()
 	var p pulled
-	if err := json.Unmarshal([]byte(r.must(200, "POST", "/v1/topics/"+topic+"/pull", body)), &p); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, json.Unmarshal([]byte(r.must(200, "POST", "/v1/topics/"+topic+"/pull", body)), &p))
 	return p
 }
 
@@ -82,9 +81,7 @@ func TestPullAndAck(t *testing.T) {
 
 	// A lease outlives the process that gave it.
 	held := n.pull("jobs", `{"wait":"60s","lease":"30s"}`).Timers[0]
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	n = start(t, dir)
 	if got := n.claim("extend", held.Receipt, `,"lease":"1m"`); got != 200 {
 		t.Errorf("extend after a restart: %d", got)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"carillon/test/memfs"
+	"carillon/test/testkit"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -83,9 +84,7 @@ func TestFileKinds(t *testing.T) {
 		}
 	}
 	look()
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	look()
 	for _, kind := range []string{"identity", "lock", "FIRST", "END", "segment", "history"} {
 		if !seen[kind] {
@@ -130,9 +129,7 @@ func newDirAtRest(t *testing.T, clean bool) *dirAtRest {
 		y.kinds["open segment"] = []string{last}
 	}
 	e, err := y.open(copyMemNode(y.fs))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	y.state, y.past, err = e.serve()
 	if err != nil || len(y.past) < 10 {
 		t.Fatalf("%d events of history, %v", len(y.past), err)
@@ -248,9 +245,7 @@ func (d *dirAtRest) damage(t *testing.T, random *rand.Rand, fsys *memfs.FS, kind
 		}
 		return b
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if bytes.Equal(before, contentOf(t, fsys, path)) {
 		return ""
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // heard are the events that a client has read so far.
@@ -25,9 +27,7 @@ func (r *running) listen(query string) *heard {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, "GET", r.base+"/v1/events"+query, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil || resp.StatusCode != 200 {
 		r.t.Fatalf("%v %v", resp, err)
@@ -71,9 +71,7 @@ func (h *heard) await(wanted ...string) {
 			}
 			if data, is := strings.CutPrefix(line, "data: "); is {
 				var e struct{ ID, Result, Reason, Node, State string }
-				if err := json.Unmarshal([]byte(data), &e); err != nil {
-					h.t.Fatal(err)
-				}
+				testkit.Must(h.t, json.Unmarshal([]byte(data), &e))
 				h.all = append(h.all, strings.Join(strings.Fields(fmt.Sprint(kind, " ", e.ID, " ", e.Result, e.Reason, " ", e.Node, " ", e.State)), " "))
 			}
 		case <-deadline:
@@ -185,9 +183,7 @@ func TestWhatComesDueAndWhatWasDone(t *testing.T) {
 	}
 	read := func(query string) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/due"+query, "")), &due); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(n.must(200, "GET", "/v1/due"+query, "")), &due))
 	}
 	total := func() (sum int64) {
 		for _, c := range due.Counts {

@@ -19,9 +19,7 @@ import (
 func (r *running) hangsUp(topic string, end func(*net.TCPConn)) {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.base, "http://"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, err)
 	const body = `{"max":10,"wait":"20s"}`
 	parked := r.parked() + 1
 	fmt.Fprintf(conn, "POST /v1/topics/%s/pull HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
@@ -125,9 +123,7 @@ func (r *running) leaders() string {
 			Leader string
 		}
 	}
-	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/cluster", "")), &v); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, json.Unmarshal([]byte(r.must(200, "GET", "/v1/cluster", "")), &v))
 	return fmt.Sprint(v.Shards)
 }
 
@@ -192,9 +188,7 @@ func TestAnswerThatCannotBeWritten(t *testing.T) {
 		n.must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":"j%d","delay":"0s","payload_base64":%q}`, i, payload))
 	}
 	conn, err := net.Dial("tcp", strings.TrimPrefix(n.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	const body = `{"max":20}`
 	fmt.Fprintf(conn, "POST /v1/topics/jobs/pull HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", conn.RemoteAddr(), len(body), body)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -30,9 +31,7 @@ type pastEntry struct {
 func (r *running) history(topic, query string) (list []pastEntry) {
 	r.t.Helper()
 	var v struct{ Entries []pastEntry }
-	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/history"+query, "")), &v); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/history"+query, "")), &v))
 	return v.Entries
 }
 
@@ -124,9 +123,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for range 2 {
-		if err := n.stop(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.stop())
 		n = start(t, dir)
 		check()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"carillon/node/route"
 	"carillon/ring"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -282,18 +283,14 @@ func TestTopicVersionThroughAnyNode(t *testing.T) {
 		n.must(200, "PATCH", "/v1/topics/orders", fmt.Sprintf(`{"history":"%dh"}`, 1+i))
 		for _, method := range []string{"PUT", "PATCH", "DELETE"} {
 			req, err := http.NewRequestWithContext(t.Context(), method, n.base+"/v1/topics/orders", strings.NewReader(`{"history":"9h"}`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if method == "DELETE" {
 				req.Body, req.ContentLength = http.NoBody, 0
 			}
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("If-Match", old)
 			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			_ = res.Body.Close()
 			if res.StatusCode != 412 {
 				t.Errorf("%s at %d: %d", method, i, res.StatusCode)

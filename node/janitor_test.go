@@ -11,6 +11,7 @@ import (
 	"carillon/node/route"
 	"carillon/node/task"
 	"carillon/ring"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -61,9 +62,7 @@ func (k *keeper) after(d time.Duration) {
 func (k *keeper) ensure(name string) *timer.Topic {
 	k.t.Helper()
 	topic, err := k.node.topics.Ensure(k.ctx, name)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testkit.Must(k.t, err)
 	return topic
 }
 
@@ -77,9 +76,7 @@ func (k *keeper) close(topic *timer.Topic, force bool) {
 func (k *keeper) do(id timer.ShardID, cmd *timer.Command) timer.Code {
 	k.t.Helper()
 	r, err := k.node.router.Do(k.ctx, id, cmd, true)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testkit.Must(k.t, err)
 	return r.Code
 }
 
@@ -224,16 +221,12 @@ func TestDeliveryIsTurnedBack(t *testing.T) {
 	policy := timer.DefaultPolicy()
 	policy.Pull = true
 	topic, _, err := k.node.topics.Put(k.ctx, "jobs", &policy, timer.TopicChange{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if code := k.do(1, &timer.Command{Kind: timer.Add, Topic: topic.ID, ID: "a", Spec: &timer.Spec{DueMs: 1}}); code != timer.Created {
 		t.Fatalf("add: %d", code)
 	}
 	r, err := k.node.member.Propose(k.ctx, ring.Command{Verb: ring.Turn, Name: topic.Name, ID: topic.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if code := k.do(1, &timer.Command{Kind: timer.Deliver, Topic: topic.ID, Turn: r.Topic.Turn}); code != timer.OK {
 		t.Fatalf("the shard does not agree: %d", code)
 	}

@@ -365,9 +365,7 @@ func copyMemNode(fsys *memfs.FS) *memfs.FS {
 func paths(t testing.TB, fsys vfs.FS, dir string) (list []string) {
 	t.Helper()
 	entries, err := fsys.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name)
 		if e.Dir {
@@ -382,14 +380,10 @@ func paths(t testing.TB, fsys vfs.FS, dir string) (list []string) {
 func contentOf(t testing.TB, fsys vfs.FS, path string) []byte {
 	t.Helper()
 	f, err := fsys.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	b, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b
 }
 
@@ -428,9 +422,7 @@ func makeMemNode(t testing.TB, clean bool) (*memfs.FS, *memNode) {
 		if err == nil {
 			err = s.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	// More that a crash can leave behind, which the file system in memory does not make.
 	all := paths(t, fsys, memNodeDir)

@@ -15,6 +15,7 @@ import (
 	"carillon/node/metrics"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/test/testkit"
 )
 
 // seriesOf reads a collector: values by name and labels.
@@ -23,9 +24,7 @@ func seriesOf(t *testing.T, c prometheus.Collector) map[string]float64 {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(c)
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	list := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -182,29 +181,21 @@ func TestMetricsWithoutTopics(t *testing.T) {
 	for name, rule := range map[string]string{"operator": "[admin, cluster], topics: [\"*\"]", "reader": "[read], topics: [\"*\"]", "tenant": "[read, admin], topics: [\"t\"]"} {
 		fmt.Fprintf(&lines, "- {name: %s, sha256: \"%x\", scopes: %s}\n", name, sha256.Sum256([]byte(name)), rule)
 	}
-	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
 	n := start(t, t.TempDir(), func(c *Config) { c.AuthFile = file })
 	ask := func(token, method, path, body string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequest(method, n.base+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r.Header.Set("Authorization", "Bearer "+token)
 		if body != "" {
 			r.Header.Set("Content-Type", "application/json")
 		}
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return resp.StatusCode, string(text)
 	}
 	if status, text := ask("operator", "PUT", "/v1/topics/t", `{}`); status != 201 {

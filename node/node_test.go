@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // running is a node under test.
@@ -74,9 +76,7 @@ func begin(t testing.TB, dir string, change ...func(*Config)) (*running, chan er
 		f(&cfg)
 	}
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -120,9 +120,7 @@ func (r *running) awaitReady(done chan error) {
 func (r *running) call(method, path, body string) (int, string) {
 	r.t.Helper()
 	req, err := http.NewRequest(method, r.base+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -217,9 +215,7 @@ func (r *receiver) await(t *testing.T, n int) []receivedFile {
 func (r *running) timer(topic, id string) map[string]any {
 	r.t.Helper()
 	var v map[string]any
-	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/timers/"+id, "")), &v); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/timers/"+id, "")), &v))
 	return v
 }
 
@@ -285,9 +281,7 @@ func TestRestartKeepsTimers(t *testing.T) {
 	n.must(201, "PUT", "/v1/topics/orders", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
 	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"far","delay":"8760h","payload":1}`)
 	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"soon","delay":"1s","payload":2}`)
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.stop())
 	n = start(t, dir)
 	if v := n.timer("orders", "far"); v["state"] != "scheduled" {
 		t.Errorf("far: %v", v)

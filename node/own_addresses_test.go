@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 func TestListeners(t *testing.T) {
@@ -47,9 +49,7 @@ func TestNoCallbackToTheCluster(t *testing.T) {
 				t.Errorf("%s: %s", address, body)
 			}
 			_, port, err := net.SplitHostPort(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			id := "/v1/topics/own/timers/by-name-" + port
 			n.must(201, "PUT", id, `{"delay":"0s","callback":{"url":"http://localhost:`+port+`/"},"retry":{"max_attempts":1}}`)
 			var timer struct {
@@ -57,9 +57,7 @@ func TestNoCallbackToTheCluster(t *testing.T) {
 				LastError string `json:"last_error"`
 			}
 			until(t, "its call is refused", func() bool {
-				if err := json.Unmarshal([]byte(n.must(200, "GET", id, "")), &timer); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, json.Unmarshal([]byte(n.must(200, "GET", id, "")), &timer))
 				return timer.State == "dead"
 			})
 			if !strings.Contains(timer.LastError, "the cluster's own") {
@@ -96,9 +94,7 @@ func TestWhereCallbacksGo(t *testing.T) {
 // anything is known of a cluster.
 func TestOwnPortsAreKnownAtTheStart(t *testing.T) {
 	admin, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer admin.Close()
 	own, api := netip.MustParseAddrPort(admin.Addr().String()), netip.MustParseAddrPort("127.0.0.1:7700")
 	cfg := Config{Own: []netip.AddrPort{own}, Peer: "127.0.0.1:7701", Gossip: "127.0.0.1:7702"}
@@ -117,9 +113,7 @@ func TestOwnPortsAreKnownAtTheStart(t *testing.T) {
 			t.Errorf("%s: %s", name, body)
 		}
 		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		n.must(201, "PUT", "/v1/topics/own/timers/"+name, `{"delay":"0s","callback":{"url":"http://localhost:`+port+`/"},"retry":{"max_attempts":1}}`)
 		if v := n.eventually("own", name, "dead"); !strings.Contains(fmt.Sprint(v["last_error"]), "the cluster's own") {
 			t.Errorf("%s: %v", name, v["last_error"])

@@ -102,9 +102,7 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 	second.must(200, "GET", "/v1/topics/a/timers/later", "")
 	testkit.Must(t, r.stop())
 	lonely, err := New(Config{DataDir: dir, HTTP: "127.0.0.1:0", Name: "n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := lonely.Run(ctx); !errors.Is(err, errPortsClosed) {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 const pending = "/timers?state=scheduled,leased&limit=1000&payload=true"
@@ -93,17 +95,13 @@ func (r *release) read(name string) (v map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(text, &v)
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, err)
 	return v
 }
 
 func (r *release) ask(n *running, path string) (v map[string]any) {
 	r.t.Helper()
-	if err := json.Unmarshal([]byte(n.must(200, "GET", path, "")), &v); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, json.Unmarshal([]byte(n.must(200, "GET", path, "")), &v))
 	return v
 }
 
@@ -204,22 +202,16 @@ func (r *release) known(n *running, name, topic string) {
 func unpack(t *testing.T, file, dir string) {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for in := tar.NewReader(z); ; {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		to := filepath.Join(dir, filepath.Clean("/"+h.Name))
 		if h.Typeflag == tar.TypeDir {
 			err = os.MkdirAll(to, 0o700)
@@ -228,8 +220,6 @@ func unpack(t *testing.T, file, dir string) {
 		} else {
 			err = os.WriteFile(to, body, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 }

@@ -71,9 +71,7 @@ func TestRestoreInTheMiddleOfADoubling(t *testing.T) {
 func divideBackup(t *testing.T, made []byte, swept int) []byte {
 	t.Helper()
 	in, err := backup.NewReader(bytes.NewReader(made))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	states := map[timer.ShardID][]byte{}
 	for {
 		s, err := in.Next()
@@ -83,15 +81,11 @@ func divideBackup(t *testing.T, made []byte, swept int) []byte {
 		if err == nil {
 			states[s.Group], err = io.ReadAll(in)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	meta := ring.NewState(nil, nil)
 	saved, _, err := meta.Read(bytes.NewReader(states[shard.Meta]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	meta.Replace(saved)
 	for _, c := range []ring.Command{{Verb: ring.SetShards, Shards: 4}, {Verb: ring.Divide, Group: 1, Epoch: 1}, {Verb: ring.Reconciled, Group: 3, Epoch: 1}} {
 		if r, err := meta.Apply(1, c.Encode()); err != nil || r.(ring.Reply).Err != nil {
@@ -99,9 +93,7 @@ func divideBackup(t *testing.T, made []byte, swept int) []byte {
 		}
 	}
 	parent, err := table.Load(1, bytes.NewReader(states[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	half := make([]uint64, parent.LastHandle()>>6+1)
 	left := 0
 	parent.Newer(0, 0, math.MaxInt, func(h timer.Handle, topic timer.TopicID, id []byte) {
@@ -128,18 +120,14 @@ func divideBackup(t *testing.T, made []byte, swept int) []byte {
 	}
 	var out bytes.Buffer
 	w, err := backup.NewWriter(&out, in.Head(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	put := func(id timer.ShardID, hash uint64, state []byte) {
 		testkit.Must(t, w.Begin(id, 0, uint64(len(state)), hash))
 		_, _ = w.Write(state)
 		testkit.Must(t, w.End())
 	}
 	other, err := table.Load(2, bytes.NewReader(states[2]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	put(2, other.Hash(), states[2])
 	put(3, child.Hash(), savedWhole(child.BeginSnapshot()))
 	put(1, parent.Hash(), savedWhole(parent.BeginSnapshot()))

@@ -50,9 +50,7 @@ func shownIn(t *testing.T, dir string) (shown []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, s := range allSecrets {
 		if found[s] {
 			shown = append(shown, s)
@@ -83,9 +81,7 @@ func withKeys(t *testing.T, of string) func(*Config) {
 func signedByKey(t *testing.T, a *receivedFile) string {
 	t.Helper()
 	key, err := signing.ParseKey(signingKeyText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := a.header.Get("Webhook-Id") + "." + a.header.Get("Webhook-Timestamp") + "." + a.body
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(key, []byte(text)))
 }
@@ -123,9 +119,7 @@ func secretiveWork(t *testing.T, r *running) {
 	r.must(200, "POST", "/v1/topics/s/dead/redrive", `{"ids":["dies"],`+cb+`,"headers":{"X-Password":"`+redriveWord+`"}}}`)
 	arrivals = append(arrivals, rec.await(t, len(want)+1)[len(want)])
 	key, err := signing.ParseSecret(signingText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, a := range arrivals {
 		header := want[a.timer]
 		if i == len(want) {

@@ -41,9 +41,7 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 			begun = append(begun, &halfSnapshot{})
 			return begun[len(begun)-1], nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return s.(*snapshotReceiver)
 	}
 	s := open()
@@ -88,9 +86,7 @@ func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 			if err == nil {
 				err = s.Write([]byte("half"))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			s.Close()
 		}
 		brokenOff(1)

@@ -480,9 +480,7 @@ func runOnce(t *testing.T, dir string, change func(*Config)) error {
 	cfg := Config{DataDir: dir, HTTP: "127.0.0.1:0"}
 	change(&cfg)
 	n, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n.Run(t.Context())
 }
 

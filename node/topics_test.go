@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"carillon/node/metrics"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -37,9 +38,7 @@ func diskUsed(t *testing.T, dir string) (n int64) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }
 
@@ -104,9 +103,7 @@ func TestThousandTopics(t *testing.T) {
 			Topics []struct{ Topic string }
 			Next   string `json:"next_cursor"`
 		}
-		if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics?limit=300"+cursor, "")), &page); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics?limit=300"+cursor, "")), &page))
 		if listed += len(page.Topics); page.Next == "" {
 			break
 		}

@@ -14,6 +14,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -74,9 +75,7 @@ func TestTraces(t *testing.T) {
 	add := func(id, traceparent string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), "POST", n.base+"/v1/topics/orders/timers", strings.NewReader(`{"id":"`+id+`","delay":"0s"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		if traceparent != "" {
 			req.Header.Set("traceparent", traceparent)
@@ -121,16 +120,12 @@ func TestTraces(t *testing.T) {
 	}
 
 	req, err := http.NewRequestWithContext(t.Context(), "GET", n.base+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	exemplar := `# {trace_id="` + hex.EncodeToString(adds[0].GetTraceId()) + `"}`
 	until(t, "the exemplar is there", func() bool {
 		req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(string(body), "# EOF\n") {
@@ -160,9 +155,7 @@ func TestTracesOfBatches(t *testing.T) {
 		"good": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "bad": "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "quiet": "",
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", n.base+"/v1/topics/many/timers", strings.NewReader(`{"id":"`+id+`","delay":"0s"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("traceparent", trace)
 		resp, err := http.DefaultClient.Do(req)

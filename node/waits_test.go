@@ -408,9 +408,7 @@ type attemptLog struct {
 
 func (r *running) attempts(topic, id string) (a attemptLog) {
 	r.t.Helper()
-	if err := json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/timers/"+id, "")), &a); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, json.Unmarshal([]byte(r.must(200, "GET", "/v1/topics/"+topic+"/timers/"+id, "")), &a))
 	return a
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"carillon/test/testkit"
 )
 
 func founder(id uint64, expect int) Member {
@@ -54,9 +56,7 @@ func (fm *founderModel) restart(i int) {
 
 func readPlan(t *rapid.T, b []byte) *FoundingPlan {
 	var p *FoundingPlan
-	if err := json.Unmarshal(b, &p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(b, &p))
 	return p
 }
 
@@ -91,9 +91,7 @@ func (fm *founderModel) step(i int, members []Member, crash string) {
 	switch s := n.last; {
 	case s.Begin != nil:
 		b, err := json.Marshal(s.Begin)
-		if err != nil {
-			fm.t.Fatal(err)
-		}
+		testkit.Must(fm.t, err)
 		fm.store(n, b, crash)
 	case s.Join != "":
 		for _, m := range members {

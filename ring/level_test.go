@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"carillon/internal/feature"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -25,9 +26,7 @@ func TestLevelIsTheLeastOfFounders(t *testing.T) {
 	level := func(want feature.Level, after string) {
 		t.Helper()
 		again := NewState(nil, nil)
-		if err := again.Load(s.Save()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, again.Load(s.Save()))
 		if s.Level() != want || again.Level() != want || again.Hash() != s.Hash() {
 			t.Errorf("after %s: level %d, %d when it is read again, want %d", after, s.Level(), again.Level(), want)
 		}
@@ -132,13 +131,9 @@ func TestFoundersTellTheirLevels(t *testing.T) {
 		for i, level := range levels {
 			m := Member{ID: uint64(i + 1), Name: fmt.Sprint("n", i+1), Level: level, Expect: len(levels), Shards: 4, Replicas: 3}
 			meta, err := encodeMember(m, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			heard, _, err := decodeMember(gossipNode{meta: meta})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			seen = append(seen, heard)
 		}
 		step := NextFounding(seen[0], seen, func() string { return "c" })

@@ -55,9 +55,7 @@ func (n *gossipNetwork) start(self Member, options ...func(*MembersConfig)) *gos
 		o(&cfg)
 	}
 	m, err := NewMembers(cfg)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	testkit.Must(n.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &gossipMember{m, log, cancel, make(chan error, 1)}
 	go func() { p.done <- m.Run(ctx) }()
@@ -348,9 +346,7 @@ func TestListenersOnAllAddressesAreReachedWhereGossipIs(t *testing.T) {
 func TestMembersAlone(t *testing.T) {
 	changed := make(chan struct{}, 1)
 	m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Name: "a"}, Changed: func() { changed <- struct{}{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -368,15 +364,11 @@ func TestMembersAlone(t *testing.T) {
 
 func TestMembersBind(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer ln.Close()
 	for _, bind := range []string{ln.Addr().String(), "[::]:0"} {
 		m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Name: "a"}, Bind: bind})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := m.Run(ctx); err == nil || !strings.Contains(err.Error(), bind) {
@@ -409,14 +401,10 @@ func TestMembersConfigFaultsAtOnce(t *testing.T) {
 func TestMembersKeepTheLatestStart(t *testing.T) {
 	log := &logLines{news: make(chan struct{}, 1)}
 	m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Starts: 3, Name: "a"}, Bind: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	node := func(v Member) gossipNode {
 		meta, err := encodeMember(v, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return gossipNode{name: nodeName(v), addr: "127.0.0.1:1", meta: meta}
 	}
 	p := &gossipMember{Members: m}
@@ -462,9 +450,7 @@ func TestMembersLogOneKindOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logLines{news: make(chan struct{}, 1)}
 		m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Name: "a"}, Bind: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		end, done := make(chan struct{}), make(chan struct{})
 		go func() { defer close(done); m.deliver(end) }()
 		for want := 1; want <= 2; want++ {
@@ -507,9 +493,7 @@ func TestMetadataAtItsLargest(t *testing.T) {
 		Level: 99, Expect: 99, Shards: 65535, Replicas: 7,
 	}
 	b, err := encodeMember(v, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got, leaving, err := decodeMember(gossipNode{meta: b})
 	if err != nil || !leaving || got != v {
 		t.Fatalf("%d bytes: %+v %v", len(b), got, err)
@@ -519,9 +503,7 @@ func TestMetadataAtItsLargest(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}
 	m, err := NewMembers(MembersConfig{Self: Member{ID: 1, Name: "a"}, Bind: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	before := m.List()
 	if err := m.Update(func(m *Member) { m.Zone, m.HTTP, m.Cluster = "z", v.HTTP, strings.Repeat("c", metaMaxCluster+1) }); err == nil {
 		t.Fatal("took a cluster id that is too long")
@@ -545,9 +527,7 @@ func TestMetadataRoundTrip(t *testing.T) {
 		}
 		leaving := rapid.Bool().Draw(t, "leaving")
 		b, err := encodeMember(v, leaving)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		later := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "fields of a later version")
 		got, gotLeaving, err := decodeMember(gossipNode{addr: v.Gossip, meta: append(b, later...)})
 		if err != nil || got != v || gotLeaving != leaving {
@@ -562,9 +542,7 @@ func TestMetadataRoundTrip(t *testing.T) {
 func FuzzDecodeMember(f *testing.F) {
 	for _, v := range []Member{{ID: 1, Name: "a"}, {ID: 1 << 39, Name: "b", HTTP: "h:1", Peer: "h:2", Cluster: strings.Repeat("0f", 16), Expect: 3}} {
 		b, err := encodeMember(v, true)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -25,9 +25,7 @@ func TestWireOfReleases(t *testing.T) {
 	} {
 		leaves := strings.HasPrefix(name, "leaving")
 		b, err := encodeMember(v, leaves)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		messages[name] = testkit.Message{Bytes: b, Read: func(b []byte) error {
 			got, leaving, err := decodeMember(gossipNode{meta: b})
 			if err == nil && (got != v || leaving != leaves) {

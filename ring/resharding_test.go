@@ -270,9 +270,7 @@ func TestRestoredGrowth(t *testing.T) {
 			must(t, s, Command{Verb: Reconciled, Group: timer.ShardID(3 + i), Epoch: 1})
 		}
 		saved, _, err := s.Read(bytes.NewReader(s.Save()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return saved
 	}
 	for _, c := range []struct{ to, divided, groups, now, from, more int }{

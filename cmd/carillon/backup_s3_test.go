@@ -30,9 +30,7 @@ func TestBackupToS3(t *testing.T) {
 		t.Fatalf("backup: %+v", got)
 	}
 	to, err := neturl.Parse(store.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	blind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
@@ -109,14 +107,10 @@ func TestScheduledBackup(t *testing.T) {
 		defer tick.Stop()
 		for end := time.Now().Add(deadline); time.Now().Before(end); <-tick.C {
 			resp, err := http.Get(url + "/metrics")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if strings.Contains(string(body), part) {
 				return string(body)
 			}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 // fakeNode answers each request with the next of its replies, and remembers its requests.
@@ -83,9 +85,7 @@ type ctlCase struct {
 
 func TestCtl(t *testing.T) {
 	payload := filepath.Join(t.TempDir(), "p.json")
-	if err := os.WriteFile(payload, []byte("{\"big\": 12345678901234567890}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(payload, []byte("{\"big\": 12345678901234567890}\n"), 0o600))
 	ok := func(body string) []reply { return []reply{{status: 200, body: body}} }
 	problem := func(status int, body string) []reply { return []reply{{status: status, body: body}} }
 	runCtl(t, []ctlCase{
@@ -613,9 +613,7 @@ func TestCtlNamesTheFlagForTheAuthority(t *testing.T) {
 func TestCtlPassesOverNodesThatHang(t *testing.T) {
 	t.Parallel()
 	hung, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer hung.Close()
 	node := &fakeNode{replies: []reply{{status: 200, body: oneTimer}}}
 	server := httptest.NewServer(node)

@@ -258,13 +258,9 @@ func TestHelmChartKeepsItsSecrets(t *testing.T) {
 	made := chart(t, "carillon")
 	tokens, secret := made["Secret carillon-tokens"], made["Secret carillon"]
 	operator, err := base64.StdEncoding.DecodeString(at(t, tokens, "data", "operator").(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	key, err := base64.StdEncoding.DecodeString(at(t, secret, "data", "cluster.key").(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"cluster.key": string(key), "tokens.yaml": at(t, secret, "stringData", "tokens.yaml").(string)} {
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o400))

@@ -44,9 +44,7 @@ func TestDeployFilesParse(t *testing.T) {
 func documents(t *testing.T, name string) (all []map[string]any) {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	for dec := yaml.NewDecoder(f); ; {
 		var doc map[string]any

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"carillon/test/testkit"
 )
 
 var (
@@ -22,17 +24,13 @@ func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"README.md", "docs/*.md", "docs/guides/*.md", "docs/guides/*/*.md", "deploy/*.md"} {
 		found, err := filepath.Glob("../../" + pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		pages = append(pages, found...)
 	}
 	checked := map[string]bool{}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var scripts []string
 		for _, m := range shellBlock.FindAllStringSubmatch(string(text), -1) {
 			scripts = append(scripts, m[1])

@@ -40,9 +40,7 @@ type result struct {
 func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.Command(self, args...)
 	cmd.Dir = t.TempDir()
 	// Under the race detector a process would linger for a second when it ends.
@@ -98,9 +96,7 @@ func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: command(t, nil, args...), err: &bytes.Buffer{}}
 	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p.cmd.Stderr = p.err
 	p.stdout, p.lines = stdout, bufio.NewScanner(stdout)
 	testkit.Must(t, p.cmd.Start())

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // TestMonitorKeepsItsSlowPace counts how often the threads of a process go to sleep that has a
@@ -85,14 +87,10 @@ func countSleeps(t *testing.T, how string) (n int) {
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMonitorChild$")
 	child.Env = append(os.Environ(), monitorTest+"="+how)
 	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var out bytes.Buffer
 	child.Stdout = &out
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, child.Start())
 	each := time.NewTicker(time.Millisecond)
 	defer each.Stop()
 	for range monitorBytes {
@@ -153,9 +151,7 @@ func sleeps(t *testing.T) (n int) {
 			continue // the thread has ended
 		}
 		k, err := strconv.Atoi(string(voluntary.FindSubmatch(b)[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		n += k
 	}
 	return n

@@ -15,9 +15,7 @@ import (
 // release adds its own.
 func TestPromisedCommandsStay(t *testing.T) {
 	parser, err := newParser(new(cli), &terminal.Terminal{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	now := map[string]bool{}
 	commandNames(now, parser.Model.Node)
 	for _, s := range settings(parser.Model) {

@@ -183,9 +183,7 @@ func TestBackupOfAFileThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "b")
 	first, err := vfs.OS{}.Lock(file + ".part")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer first.Close()
 	got := carillon(t, "", nil, "ctl", "--url", "http://127.0.0.1:1", "backup", file)
 	if want := "another backup is being written to " + file + ".part: wait for its end, or name another file\n"; got.code != exitFailure || !strings.HasSuffix(got.err, want) {
@@ -200,9 +198,7 @@ func TestBackupOfAFileThatIsBeingWritten(t *testing.T) {
 func TestRestoreFromHome(t *testing.T) {
 	t.Parallel()
 	of, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := filepath.Join(of.HomeDir, "no-such.backup")
 	if got := carillon(t, "", nil, "restore", "--from=~/no-such.backup", "--data", t.TempDir()); got.code != exitFailure || !strings.Contains(got.err, want) {
 		t.Errorf("%+v, want %s", got, want)

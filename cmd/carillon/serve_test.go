@@ -123,9 +123,7 @@ func TestServeSecondSignalStopsAtOnce(t *testing.T) {
 func TestServeOutlivesTheReadersOfItsOutput(t *testing.T) {
 	t.Parallel()
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	reader.Close()
 	defer writer.Close()
 	address := freeport.Address(t)
@@ -327,13 +325,9 @@ func TestServeTLS(t *testing.T) {
 	serial := func() string {
 		t.Helper()
 		config, err := client.LoadTLS(file("ca.pem"), file("client.pem"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		conn, err := tls.Dial("tcp", address, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 	}

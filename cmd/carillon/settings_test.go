@@ -70,9 +70,7 @@ func parserFor(t *testing.T, args ...string) (table []setting, value func(flag s
 func parserOf(t *testing.T, grammar any, args ...string) (table []setting, value func(flag string) any) {
 	t.Helper()
 	parser, err := newParser(grammar, &terminal.Terminal{Out: new(bytes.Buffer), Err: new(bytes.Buffer)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := parser.Parse(append([]string{"serve"}, args...)); err != nil {
 		t.Fatalf("serve %v: %v", args, err)
 	}
@@ -168,9 +166,7 @@ func TestDataInTheHomeDirectory(t *testing.T) {
 // elsewhere, and an error shows which that is. None stays none.
 func TestFilesAreWholePaths(t *testing.T) {
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	config := filepath.Join(t.TempDir(), "carillon.yaml")
 	testkit.Must(t, os.WriteFile(config, []byte("auth_file: tokens.yaml\n"), 0o600))
 	_, value := parserFor(t, "--config="+config, "--http-cert=", "--secrets-key=/etc/secrets.key")

@@ -69,9 +69,7 @@ func TestWalVerifyOfAnEmptyLogFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "wal", "0")
 	testkit.Must(t, os.MkdirAll(dir, 0o700))
 	log, err := wal.Open(vfs.OS{}, dir, wal.Options{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Must(t, log.Close())
 	if got := carillon(t, "", nil, "wal", "verify", dir); got.code != exitFailure || !strings.Contains(got.err, "is empty, and there is no snapshot") {
 		t.Errorf("got %+v", got)
@@ -90,9 +88,7 @@ func findInFiles(t *testing.T, dir, text string) (name string, at int) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if name == "" {
 		t.Fatalf("%q is in no file of %s", text, dir)
 	}

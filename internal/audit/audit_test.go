@@ -297,9 +297,7 @@ func TestEndLeavesADiskThatStandsStill(t *testing.T) {
 		t.Errorf("the log: %s", log.String())
 	}
 	f, err := os.Open(path) // which ends the write
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	if _, err := io.Copy(io.Discard, f); err != nil {
 		t.Error(err)

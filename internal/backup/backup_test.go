@@ -23,9 +23,7 @@ func counting(b []byte) {
 func testKeys(t *testing.T, first byte) *secret.Keys {
 	t.Helper()
 	keys, err := secret.New([][]byte{bytes.Repeat([]byte{first}, secret.KeyBytes)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return keys
 }
 
@@ -36,9 +34,7 @@ func write(t *testing.T, keys *secret.Keys, states [][]byte) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	w, err := NewWriter(&file, testHead, keys, counting)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	steps := []func() error{
 		func() error { return w.Begin(1, 7, 8, 9) },
 		func() error { _, err := w.Write(make([]byte, dataPerPart+1)); return err },
@@ -92,9 +88,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("encrypted %t: in the clear %t", keys != nil, clear)
 		}
 		r, err := NewReader(bytes.NewReader(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := r.Verify(); err != nil { // needs no key
 			t.Error(err)
 		}
@@ -110,9 +104,7 @@ func TestDamageIsFound(t *testing.T) {
 	states := [][]byte{[]byte("first"), []byte("second")}
 	var file bytes.Buffer
 	w, err := NewWriter(&file, testHead, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, s := range states {
 		testkit.Must(t, w.Begin(1, 0, 0, 0))
 		if _, err := w.Write(s); err != nil {
@@ -170,9 +162,7 @@ func TestEncryptedIsBoundToItsHead(t *testing.T) {
 func TestFailureIsSaid(t *testing.T) {
 	var file bytes.Buffer
 	w, err := NewWriter(&file, testHead, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Must(t, w.Fail(errors.New("shard 2: no leader")))
 	if _, err := read(file.Bytes(), nil); err == nil || !strings.Contains(err.Error(), "shard 2: no leader") {
 		t.Errorf("got %v", err)

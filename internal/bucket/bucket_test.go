@@ -54,9 +54,7 @@ func bytesOf(t *testing.T, make func(context.Context, io.Writer) error) []byte {
 func open(t *testing.T) *Place {
 	t.Helper()
 	p, err := Open(Scheme + s3server.Bucket + "/nightly/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return p
 }
 
@@ -72,9 +70,7 @@ func content(t *testing.T, p *Place, key string) []byte {
 	}
 	defer body.Close()
 	b, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return b
 }
 
@@ -106,9 +102,7 @@ func TestSave(t *testing.T) {
 func keysOf(t *testing.T, p *Place) (keys []string) {
 	t.Helper()
 	all, err := p.List(t.Context(), p.Key())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, o := range all {
 		if o.Modified.IsZero() {
 			t.Errorf("%s has no time", o.Key)
@@ -280,9 +274,7 @@ func TestSilentStore(t *testing.T) {
 		t.Errorf("saved: %v", err)
 	}
 	body, err := p.Read(t.Context(), "nightly/silent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer body.Close()
 	if _, err := io.ReadAll(body); err == nil || !strings.Contains(err.Error(), "/nightly/silent: nothing has moved for 2s") {
 		t.Errorf("read: %v", err)
@@ -293,9 +285,7 @@ func TestSilentStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow, err := p.open(t.Context(), "nightly/slow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer slow.Close()
 	for range 2 {
 		if _, err := io.CopyN(io.Discard, slow, 1000); err != nil {
@@ -357,9 +347,7 @@ func incomplete(t *testing.T, p *Place) (n int) {
 func through(t *testing.T, s *s3server.Server, answer func(*http.Response) error, refuse func(*http.Request) bool) {
 	t.Helper()
 	to, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ModifyResponse = answer
 	proxy.FlushInterval = -1 // at once

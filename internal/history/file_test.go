@@ -2,9 +2,7 @@ package history
 
 import (
 	"bytes"
-	"flag"
 	"io"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -12,8 +10,6 @@ import (
 	"carillon/test/sim/forged"
 	"carillon/test/testkit"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
 
 // TestFileGolden: the format of a sealed file must not change without its version.
 func TestFileGolden(t *testing.T) {
@@ -28,23 +24,13 @@ func TestFileGolden(t *testing.T) {
 	r.now += hour
 	r.store.Maintain()
 	f, err := r.fs.Open(filepath.Join("history", fileName(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	size, _ := f.Size()
 	got := make([]byte, size)
 	if _, err := f.ReadAt(got, 0); err != nil && err != io.EOF {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "golden", "file")
-	if *update {
-		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		testkit.Must(t, os.WriteFile(path, got, 0o644))
-	}
-	want := testkit.File(t, path)
-	if !bytes.Equal(got, want) {
-		t.Errorf("the format changed without its version:\n%x\nwant\n%x", got, want)
-	}
+	testkit.Golden(t, "file", got)
 }
 
 // FuzzDecodeRecord: no bytes make a record that was not written so.
@@ -98,9 +84,7 @@ func TestFileInThePlaceOfAnother(t *testing.T) {
 		r.store.Maintain()
 	}
 	first, err := vfs.ReadFile(r.fs, filepath.Join("history", fileName(1)), nil, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.store.Close()
 	testkit.Must(t, r.fs.Damage(filepath.Join("history", fileName(2)), func([]byte) []byte { return first }))
 	r.open()

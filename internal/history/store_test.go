@@ -53,9 +53,7 @@ func (h *storeHarness) open() {
 	h.Helper()
 	h.cfg.FS = h.fs
 	s, err := Open(h.cfg)
-	if err != nil {
-		h.Fatal(err)
-	}
+	testkit.Must(h, err)
 	h.store = s
 }
 
@@ -132,9 +130,7 @@ func (h *storeHarness) check() {
 		var got []Event
 		for {
 			page, more, err := h.store.List(q)
-			if err != nil {
-				h.Fatal(err)
-			}
+			testkit.Must(h, err)
 			if len(page) > q.Limit || more && len(page) == 0 {
 				h.Fatalf("a page of %d of %d, more: %v", len(page), q.Limit, more)
 			}
@@ -264,9 +260,7 @@ func TestPowerCut(t *testing.T) {
 		seen := map[Key]bool{}
 		for topic := uint32(1); topic <= 3; topic++ {
 			page, _, err := r.store.List(&Query{Topic: topic, States: 0xff, Limit: 10_000})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, e := range page {
 				if seen[e.Key()] {
 					t.Fatalf("seed %d: %+v is there twice", seed, e.Key())
@@ -301,9 +295,7 @@ func TestDamageIsNeverServed(t *testing.T) {
 			r.open()
 		}
 		got, _, err := r.store.List(&Query{Topic: 1, States: 0xff, Limit: 100_000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		at := 0
 		for _, e := range got {
 			for at < len(whole) && whole[at].Key() != e.Key() {
@@ -443,9 +435,7 @@ func TestDeletedUnderARunningNode(t *testing.T) {
 			var log bytes.Buffer
 			dir, now := filepath.Join(t.TempDir(), "history"), int64(1000*hour)
 			s, err := Open(Config{FS: vfs.OS{}, Dir: dir, NowMs: func() int64 { return now }, KeepMs: func() int64 { return 72 * hour }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer s.Close()
 			record := func(index uint64) {
 				s.Record([]Event{{Shard: 1, Index: index, Topic: 1, Seq: index, State: 3, EndMs: now, ID: []byte("a")}})

@@ -20,6 +20,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -74,9 +75,7 @@ func runWith(t *testing.T, cfg Config, log *slog.Logger, do func(*Tracer)) *Trac
 	}
 	do(tracer)
 	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-ended)
 	return tracer
 }
 
@@ -174,9 +173,7 @@ func TestSampling(t *testing.T) {
 // counted; reporting one takes no time.
 func TestCollectorThatIsDown(t *testing.T) {
 	hangs, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer hangs.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600000") // more than anybody waits for
 	for name, address := range map[string]string{"refuses": "127.0.0.1:1", "hangs": hangs.Addr().String()} {
@@ -267,9 +264,7 @@ func TestSettingsAreNotShown(t *testing.T) {
 		return
 	}
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), child+"=1", "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%zzsecret,secret", "OTEL_EXPORTER_OTLP_ENDPOINT=http://u:secret@c:%zz",
 		"OTEL_EXPORTER_OTLP_TIMEOUT=secret", "OTEL_RESOURCE_ATTRIBUTES=password:secret,x=%zzsecret")

@@ -17,9 +17,7 @@ import (
 // TestSyncFails: a sync returns the kernel's error, with the file's name.
 func TestSyncFails(t *testing.T) {
 	r, w, err := os.Pipe() // which cannot be synced
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	defer w.Close()
 	for name, sync := range map[string]func() error{"data": osFile{w}.Datasync, "all": osFile{w}.Sync} {
@@ -39,16 +37,12 @@ func TestOthersRunDuringASync(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	// A listener's accept takes the place of a sync: it ends only if the other goroutine runs.
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer syscall.Close(fd)
 	testkit.Must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	testkit.Must(t, syscall.Listen(fd, 1))
 	bound, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dialled := make(chan error, 1)
 	go func() {
 		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port))

@@ -49,9 +49,7 @@ func TestServerStopsDespiteASilentConnection(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- server.Run(ctx) }()
 		conn, err := listener.Dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		synctest.Wait()
 		stopping := time.Now()
@@ -67,9 +65,7 @@ func TestServerStopsDespiteASilentConnection(t *testing.T) {
 
 func BenchmarkSink(b *testing.B) {
 	s, err := New(Config{Listen: "127.0.0.1:0", Print: true, Out: new(output)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	conn, reader := dial(b, s.server)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -91,16 +87,12 @@ func BenchmarkBareServer(b *testing.B) {
 func dial(t testing.TB, server *Server) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	address, err := server.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		conn.Close()
 		cancel()

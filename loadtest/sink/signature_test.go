@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/valyala/fasthttp"
+
+	"carillon/test/testkit"
 )
 
 // The vector of the Standard Webhooks reference libraries.
@@ -56,9 +58,7 @@ func TestSignatureVector(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, err := newVerifier([]string{"whsec_" + strings.Repeat("Q", 32), vectorSecret})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			d := vector()
 			c.change(d)
 			d.header.SetBytesV("Webhook-Signature", d.Signature)
@@ -81,9 +81,7 @@ func TestVerifierRefusesBadSecrets(t *testing.T) {
 
 func BenchmarkVerifier(b *testing.B) {
 	v, err := newVerifier([]string{vectorSecret})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	d := vector()
 	d.header.SetBytesV("Webhook-Signature", d.Signature)
 	b.ReportAllocs()

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // output is a buffer that the sink's goroutine writes and the test reads.
@@ -37,13 +39,9 @@ func start(t *testing.T, config Config) (s *Sink, url string, stop func() string
 	out := new(output)
 	config.Listen, config.Out = "127.0.0.1:0", out
 	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	address, err := s.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -60,16 +58,12 @@ func start(t *testing.T, config Config) (s *Sink, url string, stop func() string
 func call(t *testing.T, url, body string, headers ...string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer response.Body.Close()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		t.Fatal(err)
@@ -131,9 +125,7 @@ func TestSinkOfManyTimers(t *testing.T) {
 		`{"topic":"o","id":"b","webhook_id":"m2","due_ms":1,"attempt":1,"fence":8,"payload_base64":"Yg=="}]}`
 	send := func(config Config, body string) (status int, answer string, c Counts, printed string) {
 		s, err := New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		d := &Delivery{Topic: []byte("o"), Body: []byte(body), DueMs: -1, AskedMs: -1, Attempt: -1, Fence: -1}
 		status = s.receive(d)
 		out := new(output)
@@ -157,9 +149,7 @@ func TestSinkOfManyTimers(t *testing.T) {
 func TestSinkFailsTheShareThatTheSeedSays(t *testing.T) {
 	draw := func(seed uint64) (failed int, pattern string) {
 		s, err := New(Config{FailRate: 0.25, Seed: seed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for range 4000 {
 			status, _ := s.judge(&Delivery{Fence: -1, DueMs: -1})
 			if status == 500 {

@@ -56,9 +56,7 @@ func TestTenantFollowsTheTokens(t *testing.T) {
 	}
 	write("shop")
 	auth, err := api.LoadAuth(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f, topic := topicFacts{auth: auth}, &timer.Topic{ID: 1, Name: "orders"}
 	if got := f.fact(topic, nil).tenant; got != "shop" {
 		t.Errorf("%q", got)
@@ -73,13 +71,9 @@ func TestTenantFollowsTheTokens(t *testing.T) {
 // TestSecretsAreNotOpenedWithoutTheirKey: not even those that were opened while it was there.
 func TestSecretsAreNotOpenedWithoutTheirKey(t *testing.T) {
 	keys, err := secret.New([][]byte{bytes.Repeat([]byte{7}, secret.KeyBytes)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	other, err := secret.New([][]byte{bytes.Repeat([]byte{8}, secret.KeyBytes)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	sealed := keys.Seal(secret.Signing("t"), signingText)
 	topic := &timer.Topic{ID: 1, Name: "t", Policy: timer.Policy{
 		Secrets: []string{sealed}, SigningKeys: []timer.SigningKey{{Private: keys.Seal(secret.Signing("t"), signingKeyText), Public: publicKeyText}},

@@ -8,6 +8,7 @@ import (
 
 	"carillon/ring"
 	"carillon/test/memfs"
+	"carillon/test/testkit"
 	"carillon/timer"
 )
 
@@ -37,9 +38,7 @@ func FuzzHeartbeat(f *testing.F) {
 // FuzzIdentity: a file is an identity only as it was written.
 func FuzzIdentity(f *testing.F) {
 	whole, err := fullIdentity().encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Add(whole)
 	f.Add([]byte(`{"version":1,"node_id":7,"starts":1,"founded":true}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -57,9 +56,7 @@ func FuzzIdentity(f *testing.F) {
 // this node stores nothing of it.
 func FuzzFoundingPlan(f *testing.F) {
 	good, err := json.Marshal(joinAnswer{ClusterID: "c", Plan: &ring.FoundingPlan{ClusterID: "c", Shards: 4, Replicas: 2, Nodes: []ring.Node{{ID: 1, Name: "n1"}, {ID: 2, Name: "n2"}}}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Add(good)
 	for _, b := range []string{`{"plan":{}}`, `{"plan":{"cluster_id":"c","shards":1,"replicas":1,"nodes":[{"id":2,"name":"n2"}]}}`, `{"plan":{"cluster_id":"c","shards":4,"replicas":1,"nodes":[{"id":1,"name":"n1"},{"id":1,"name":"n2"}]}}`, "null"} {
 		f.Add([]byte(b))
@@ -72,9 +69,7 @@ func FuzzFoundingPlan(f *testing.F) {
 		fsys := memfs.New()
 		s := &Self{id: 1, cfg: Config{FS: fsys, Dir: "data"}}
 		s.identity.Store(&Identity{NodeID: 1})
-		if err := fsys.MkdirAll("data"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, fsys.MkdirAll("data"))
 		if err := s.Found(a.Plan); err != nil {
 			if s.Identity().ClusterID != "" {
 				t.Fatalf("%v, and it is stored: %+v", err, s.Identity())

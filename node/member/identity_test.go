@@ -35,9 +35,7 @@ func TestIdentityDamage(t *testing.T) {
 	}
 	const path = "data/" + identityFile
 	info, err := fsys.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var whole []byte
 	keep := func(b []byte) []byte { whole = append([]byte(nil), b...); return b }
 	refuses := func(what string, at int, change func(b []byte) []byte) {

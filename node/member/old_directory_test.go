@@ -255,9 +255,7 @@ func TestRecordIsReadFirst(t *testing.T) {
 	asked := func() uint32 {
 		t.Helper()
 		id, err := ReadIdentity(fsys, "data")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return id.Asked
 	}
 	if m.mayRegister(t.Context()) || asked() != 1 || end != nil {

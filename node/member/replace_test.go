@@ -167,9 +167,7 @@ func damagedDirectory(t *testing.T) (*Self, *memfs.FS) {
 		if err == nil {
 			err = errors.Join(f.Sync(), f.Close())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 	}
 	for _, dir := range []string{"", "data", "data/wal", "data/wal/0", "data/snapshots", "data/history"} {
 		testkit.Must(t, fsys.SyncDir(dir))

@@ -20,9 +20,7 @@ import (
 func inJSON[T any](t *testing.T, v T) testkit.Message {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return testkit.Message{Bytes: b, Read: func(b []byte) error {
 		var got T
 		err := json.Unmarshal(b, &got)

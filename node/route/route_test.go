@@ -405,9 +405,7 @@ func TestServeHostile(t *testing.T) {
 	f := newFakeCluster(2, 2)
 	for method := methodOps; method <= methodCounts; method++ {
 		answer, err := f.nodes[1].Serve(t.Context(), 2, method, []byte{99})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := wire.DecodeAnswers(answer, nil); !errors.Is(err, encoding.ErrFormat) {
 			t.Errorf("method %d: %v", method, err)
 		}
@@ -432,9 +430,7 @@ func TestServeMixed(t *testing.T) {
 		ops[i] = timer.Op{Shard: timer.ShardID(1 + i%4), Command: fire(i), Brief: true}
 	}
 	answer, err := f.nodes[1].Serve(t.Context(), 2, methodOps, wire.AppendOps(nil, ops))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Must(t, wire.DecodeAnswers(answer, ops))
 	for i, o := range ops {
 		if i%2 == 0 && (o.Err != nil || o.Result.Seq != uint64(i)) || i%2 == 1 && o.Err != error(timer.NotLeaderError{Leader: 2}) {

@@ -5,8 +5,11 @@ import (
 	"testing"
 )
 
-// Must ends a test with an error, if there is one.
-func Must(t testing.TB, err error) {
+// Must ends a test with an error, if there is one. t is a testing.TB, or a *rapid.T.
+func Must(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

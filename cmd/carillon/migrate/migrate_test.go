@@ -141,9 +141,7 @@ func TestPrioritiesKeepTheirOrder(t *testing.T) {
 // serve answers each connection with a text, whatever is asked.
 func serve(t *testing.T, secure *tls.Config, answers string) (address string) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { server.Close() })
 	address = server.Addr().String()
 	if secure != nil {
