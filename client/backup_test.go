@@ -25,13 +25,9 @@ func TestBackup(t *testing.T) {
 	}))
 	defer server.Close()
 	c, err := New([]string{"http://127.0.0.1:1", server.URL}, Options{Token: "crl_x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	body, err := c.Backup(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, err := io.ReadAll(body); err != nil || string(got) != "a backup" {
 		t.Errorf("%q, %v", got, err)
 	}

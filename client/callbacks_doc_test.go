@@ -14,9 +14,7 @@ func TestPythonReceiver(t *testing.T) {
 		t.Skip("there is no python3 here")
 	}
 	page, err := os.ReadFile("../docs/callbacks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(page)
 	if program == nil {
 		t.Fatal("docs/callbacks.md has no Python")

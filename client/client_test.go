@@ -93,9 +93,7 @@ func newClient(t *testing.T, o Options, nodes ...*fakeNode) (*Client, *[]time.Du
 		urls = append(urls, n.URL)
 	}
 	c, err := New(urls, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	waits := new([]time.Duration)
 	c.sleep = func(ctx context.Context, d time.Duration) error {
 		*waits = append(*waits, d)
@@ -442,9 +440,7 @@ func TestList(t *testing.T) {
 	c, _ := newClient(t, Options{}, node)
 	var ids []string
 	for timer, err := range c.List(t.Context(), "o", Filter{States: []State{Done, Dead}, Labels: []string{"x", "y"}, IDPrefix: "{k}", DueFrom: at.In(time.FixedZone("", 3600))}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ids = append(ids, timer.ID)
 	}
 	const first = "GET /v1/topics/o/timers?due_from=2030-01-01T00%3A00%3A00.25Z&id_prefix=%7Bk%7D&label=x&label=y&limit=1000&state=done%2Cdead"
@@ -483,9 +479,7 @@ func TestList(t *testing.T) {
 // TestSpecWithoutATime: it is refused here, and not taken for one that is due at once.
 func TestSpecWithoutATime(t *testing.T) {
 	c, err := New([]string{"http://127.0.0.1:1"}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range []Spec{{ID: "a"}, {ID: "a", Zone: "UTC"}, {ID: "a", Repeat: &Repeat{Every: time.Hour}}} {
 		if _, err := c.Add(t.Context(), "o", s); !errors.Is(err, ErrNoTime) {
 			t.Errorf("%+v: %v", s, err)
@@ -496,5 +490,13 @@ func TestSpecWithoutATime(t *testing.T) {
 		if _, err := c.Batch(t.Context(), "o", []Op{AddOp(s)}, false); !errors.Is(err, ErrNoTime) {
 			t.Errorf("batch of %+v: %v", s, err)
 		}
+	}
+}
+
+// must ends a test with an error, if there is one.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

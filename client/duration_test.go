@@ -42,12 +42,8 @@ func TestTimersWithin(t *testing.T) {
 	const timer = `"id":"a","expires_after":"10m","due":"2030-01-01T00:00:00Z"`
 	var l Lease
 	var e Entry
-	if err := json.Unmarshal([]byte(`{`+timer+`,"receipt":"r","fence":7,"attempt":2,"lease_until":"2030-01-01T00:01:00Z"}`), &l); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(`{`+timer+`,"ended":"2030-01-01T00:01:00Z","attempt_log":[{"attempt":1,"status":200},{"answer":"no","answer_base64":"/wA=","answer_type":"text/plain","location":"/x"}]}`), &e); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(`{`+timer+`,"receipt":"r","fence":7,"attempt":2,"lease_until":"2030-01-01T00:01:00Z"}`), &l))
+	must(t, json.Unmarshal([]byte(`{`+timer+`,"ended":"2030-01-01T00:01:00Z","attempt_log":[{"attempt":1,"status":200},{"answer":"no","answer_base64":"/wA=","answer_type":"text/plain","location":"/x"}]}`), &e))
 	minute := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
 	if l.ID != "a" || l.Receipt != "r" || l.Fence != 7 || l.Attempt != 2 || !l.LeaseUntil.Equal(minute) || *l.ExpiresAfter != 10*time.Minute {
 		t.Errorf("%+v", l)

@@ -24,9 +24,7 @@ func TestEvents(t *testing.T) {
 	defer cancel()
 	var got []string
 	for e, err := range c.Events(ctx, EventFilter{Topic: "orders", Labels: []string{"x", "y"}, Kinds: []EventKind{EventFired, EventDead}}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got = append(got, fmt.Sprint(e.Kind, " ", e.Topic, e.ID, " ", e.Attempt, e.Result, e.Status, e.Labels, e.Reason, e.Missed, " ", e.Error != ""))
 		if e.Kind == EventFired && (!e.At.Equal(at) || !e.NextAttempt.Equal(at.Add(1750*time.Millisecond)) || e.Node != "n1" || len(e.Raw) == 0) {
 			t.Errorf("%+v", e)
@@ -81,9 +79,7 @@ func TestEventsOfASilentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &silentNode{}
 		c, err := New([]string{"http://a"}, Options{HTTP: &http.Client{Transport: node}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		began := time.Now()
 		for e := range c.Events(t.Context(), EventFilter{}) {
 			if e.Kind != EventMissed || time.Since(began) != eventSilence || node.opened != 1 {

@@ -14,17 +14,13 @@ func TestImportFromClone(t *testing.T) {
 		t.Skip("runs the Go command")
 	}
 	page, err := os.ReadFile("../docs/guides/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line := regexp.MustCompile(`go (mod edit -require \S+ -replace carillon/client=)/path/to/carillon/client`).FindSubmatch(page)
 	if line == nil {
 		t.Fatal("docs/guides/README.md does not say how to import the package")
 	}
 	clone, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	const program = `package main
 
@@ -32,9 +28,7 @@ import "carillon/client"
 
 func main() { _, _ = client.New([]string{"http://127.0.0.1:7700"}, client.Options{}) }
 `
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
 	for _, command := range []string{"go mod init example.org/shop", "go " + string(line[1]) + clone, "go vet ."} {
 		c := exec.Command("sh", "-c", command)
 		c.Dir, c.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off")

@@ -11,9 +11,7 @@ import (
 // TestShardOf: shards are found as nodes find them. The program's own tests compare more of them.
 func TestShardOf(t *testing.T) {
 	text, err := os.ReadFile("../clients/testdata/shards.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		var topic, id string
 		var shards, want int
@@ -29,9 +27,7 @@ func TestShardOf(t *testing.T) {
 // leads is what a node answers that has passed a request on.
 func (f *fakeNode) leads(t *testing.T, shard, shards int) reply {
 	u, err := url.Parse(f.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reply{status: 200, body: oneTimer, leader: fmt.Sprintf(`"%s";shard=%d;shards=%d`, u.Host, shard, shards)}
 }
 
@@ -124,9 +120,7 @@ func TestStrangersAreNotAsked(t *testing.T) {
 	first, stranger := newNode(t, reply{status: 200, body: oneTimer}), newNode(t, reply{status: 200, body: oneTimer})
 	c, _ := newClient(t, Options{Token: "crl_x"}, first)
 	own, err := url.Parse(first.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	texts := []string{stranger.leads(t, 1, 1).leader, "", `"`, `"";shard=1;shards=1`, `"x";shard=1`, `"x";shard=0;shards=1`, `"x";shard=2;shards=1`,
 		`"x";shard=1;shards=65536`, `"x";shard=a;shards=1`, `x;shard=1;shards=1`, `"x";shards=1;shard=1`, `"` + own.Host + `";shard=-1;shards=-1`}
 	for n, text := range texts {

@@ -16,9 +16,7 @@ import (
 func TestReceiverOfMany(t *testing.T) {
 	now := time.Unix(1_893_456_000, 0)
 	receiver, err := NewReceiver(ReceiverOptions{Secrets: []string{secret}, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []*Delivery
 	h := receiver.HandleMany(func(_ context.Context, list []*Delivery) (errs []error) {
 		got = list

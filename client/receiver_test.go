@@ -19,9 +19,7 @@ const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // of the Standard Webho
 // TestStandardWebhooksVector is the example of the specification's reference libraries.
 func TestStandardWebhooksVector(t *testing.T) {
 	key, err := parseSecret(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := sign(key, []byte(`msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -31,9 +29,7 @@ func TestStandardWebhooksVector(t *testing.T) {
 // TestSignatureOfValues is the example of docs/callbacks.md.
 func TestSignatureOfValues(t *testing.T) {
 	key, err := parseSecret(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := http.Header{}
 	for name, v := range map[string]string{
 		"Webhook-Id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "Webhook-Timestamp": "1614265330", "Carillon-Topic": "orders", "Carillon-Timer": "{o-77}close",
@@ -82,9 +78,7 @@ func TestReceiverOfAFiredTimer(t *testing.T) {
 func TestReceiverOfEvents(t *testing.T) {
 	now := time.Unix(1_893_456_000, 0)
 	receiver, err := NewReceiver(ReceiverOptions{Secrets: []string{secret}, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got *Delivery
 	h := receiver.Handle(func(_ context.Context, d *Delivery) error { got = d; return nil })
 	if post(h, nil, "{}", secret, now); got == nil || got.CloudEvent != nil {
@@ -155,9 +149,7 @@ func TestReceiverWithPublicKeys(t *testing.T) {
 		"too short":                      {[]string{public}, nil, header("v1a,AAAA", "v1a,"), "", false},
 	} {
 		r, err := NewReceiver(ReceiverOptions{PublicKeys: c.keys, Secrets: c.secrets, Now: func() time.Time { return time.Unix(1614265331, 0) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body := `{"test": 2432232314}`
 		if c.body != "" {
 			body = c.body
@@ -183,9 +175,7 @@ func TestReceiver(t *testing.T) {
 	open := func(o ReceiverOptions) http.Handler {
 		o.Now = func() time.Time { return now }
 		r, err := NewReceiver(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			d, ok := FromContext(req.Context())
 			body, err := io.ReadAll(req.Body)
@@ -279,9 +269,7 @@ func TestHandleAnswers(t *testing.T) {
 		{errors.Join(errors.New("two"), fmt.Errorf("order 7: %w", Stop(errors.New("gone")))), 410, ""},
 	} {
 		r, err := NewReceiver(ReceiverOptions{Secrets: []string{secret}, Now: func() time.Time { return time.Unix(1_893_456_000, 0) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		handler := r.Handle(func(context.Context, *Delivery) error { return tt.err })
 		w := post(handler, nil, "{}", secret, time.Unix(1_893_456_000, 0))
 		if w.Code != tt.status || w.Header().Get("Retry-After") != tt.after {

@@ -24,9 +24,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		given := &http.Client{}
 		for _, h := range []*http.Client{nil, given} {
 			c, err := New([]string{node.URL}, Options{Token: "crl_x", HTTP: h, Retries: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for name, call := range map[string]func() error{
 				"get":     func() error { _, err := c.Get(context.Background(), "t", "x"); return err },
 				"add":     func() error { _, err := c.Add(context.Background(), "t", Spec{ID: "x", Delay: Now}); return err },
@@ -50,9 +48,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestTokenIsTrimmed(t *testing.T) {
 	node := newNode(t, reply{status: 200, body: `{}`})
 	c, err := New([]string{node.URL}, Options{Token: " crl_abc\r\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := c.Cluster(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +66,7 @@ func TestTokenIsTrimmed(t *testing.T) {
 func TestLateReceiptIsAnError(t *testing.T) {
 	node := newNode(t, reply{status: 200, body: `{"results":[{"receipt":"r","status":200},{"receipt":"s","status":410,"code":"over"}]}`})
 	c, err := New([]string{node.URL}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	results, err := c.Ack(context.Background(), "r", "s")
 	if !errors.Is(err, ErrOver) || !strings.Contains(err.Error(), "1 of 2 leases are over") || len(results) != 2 || results[0].Err() != nil || results[1].Err() == nil {
 		t.Errorf("%+v, %v", results, err)

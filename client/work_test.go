@@ -166,9 +166,7 @@ type consuming struct {
 func consume(t *testing.T, p *pullTopic, o WorkOptions, handle func(context.Context, *Lease) error) *consuming {
 	t.Helper()
 	c, err := New([]string{"http://node"}, Options{HTTP: &http.Client{Transport: p}, Retries: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &consuming{done: make(chan error, 1)}
 	o.OnError = func(err error) {
 		s.mu.Lock()

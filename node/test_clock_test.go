@@ -41,6 +41,14 @@ func (r *running) move(body string) (m moved) {
 	return m
 }
 
+// moves is move with what it has to count.
+func (r *running) moves(body string, calls, left int) {
+	r.t.Helper()
+	if m := r.move(body); m.Calls != calls || m.Left != left {
+		r.t.Errorf("%s: %+v, want %d calls and %d left", body, m, calls, left)
+	}
+}
+
 // ask is call for an answer that is a success.
 func (r *running) ask(method, path, body string) string {
 	r.t.Helper()
@@ -154,12 +162,8 @@ func TestRetriesByTestClock(t *testing.T) {
 	r.ask("PUT", "/v1/topics/pay", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":4,"min_backoff":"24h","max_backoff":"24h","jitter":0}}`, receiver.URL))
 	r.ask("PUT", "/v1/topics/pay/timers/x", `{"delay":"1h"}`)
 	began := time.Now()
-	if m := r.move(`{"advance":"72h"}`); m.Calls != 3 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"24h"}`); m.Calls != 1 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"72h"}`, 3, 0)
+	r.moves(`{"advance":"24h"}`, 1, 0)
 	t.Logf("took %v", time.Since(began))
 	wantCalls(t, receiver.take(), "x 2026-01-01T01:00:00Z", "x 2026-01-02T01:00:00Z", "x 2026-01-03T01:00:00Z", "x 2026-01-04T01:00:00Z")
 	if got := r.ask("GET", "/v1/topics/pay/dead", ""); !strings.Contains(got, `"max_attempts"`) {
@@ -178,19 +182,13 @@ func TestBreakerByTestClock(t *testing.T) {
 	r := start(t, t.TempDir(), withTestClock)
 	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":50,"min_backoff":"1s","max_backoff":"1s","jitter":0},"breaker":{"failures":2,"open":"1h"}}`, receiver.URL))
 	r.ask("PUT", "/v1/topics/a/timers/x", `{"delay":"1m"}`)
-	if m := r.move(`{"advance":"30m"}`); m.Calls != 2 || m.Left != 1 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"30m"}`, 2, 1)
 	if got := r.ask("GET", "/v1/topics/a/timers/x", ""); !strings.Contains(got, `"waits_for":"breaker"`) {
 		t.Error(got)
 	}
 	receiver.answer = func(http.ResponseWriter, *http.Request) {}
-	if m := r.move(`{"advance":"30m"}`); m.Calls != 0 || m.Left != 1 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"2m"}`); m.Calls != 1 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"30m"}`, 0, 1)
+	r.moves(`{"advance":"2m"}`, 1, 0)
 }
 
 // TestLeftWaitsForSomebody: what is paused, is for a consumer, or waits for a report does not hold
@@ -206,9 +204,7 @@ func TestLeftWaitsForSomebody(t *testing.T) {
 	for _, topic := range []string{"paused", "pulled", "reported"} {
 		r.ask("PUT", "/v1/topics/"+topic+"/timers/x", `{"delay":"1h"}`)
 	}
-	if m := r.move(`{"advance":"61m"}`); m.Calls != 1 || m.Left != 3 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"61m"}`, 1, 3)
 	if got := r.ask("POST", "/v1/topics/pulled/pull", `{}`); !strings.Contains(got, `"id":"x"`) {
 		t.Error(got)
 	}
@@ -242,15 +238,9 @@ func TestLimitsByTestClock(t *testing.T) {
 			r.ask("PUT", fmt.Sprintf("/v1/topics/%s/timers/%d", topic, i), `{"delay":"1h"}`)
 		}
 	}
-	if m := r.move(`{"advance":"1h"}`); m.Calls != 17 || m.Left != 7 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"3001s"}`); m.Calls != 3 || m.Left != 4 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"1h"}`); m.Calls != 3+0 || m.Left != 1 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"1h"}`, 17, 7)
+	r.moves(`{"advance":"3001s"}`, 3, 4)
+	r.moves(`{"advance":"1h"}`, 3+0, 1)
 }
 
 // TestRatesByTestClock: nothing is late by a clock that stands still, so a burst of one costs
@@ -596,9 +586,7 @@ func TestOutcomesByTestClock(t *testing.T) {
 	r.ask("PUT", "/v1/topics/events", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
 	r.ask("PUT", "/v1/topics/jobs", fmt.Sprintf(`{"callback":{"url":%q},"on_done":{"topic":"events"}}`, receiver.URL))
 	r.ask("PUT", "/v1/topics/jobs/timers/x", `{"delay":"1h"}`)
-	if m := r.move(`{"advance":"1h"}`); m.Calls != 2 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"1h"}`, 2, 0)
 	for _, call := range receiver.take() {
 		if !strings.HasSuffix(call, " 2026-01-01T01:00:00Z") {
 			t.Error(call)
@@ -614,15 +602,9 @@ func TestBatchByTestClock(t *testing.T) {
 	for i := range 6 {
 		r.ask("PUT", fmt.Sprintf("/v1/topics/a/timers/x%d", i), fmt.Sprintf(`{"delay":"1h%ds"}`, i))
 	}
-	if m := r.move(`{"advance":"3602s"}`); m.Calls != 0 || m.Left != 3 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"31s"}`); m.Calls != 1 || m.Left != 2 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"1m"}`); m.Calls != 1 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"3602s"}`, 0, 3)
+	r.moves(`{"advance":"31s"}`, 1, 2)
+	r.moves(`{"advance":"1m"}`, 1, 0)
 	wantCalls(t, receiver.take(), " 2026-01-01T01:00:03Z", " 2026-01-01T01:00:34Z")
 }
 
@@ -643,15 +625,9 @@ func TestPerKeyByTestClock(t *testing.T) {
 		}
 	}
 	// A leader's buckets begin empty: rate has its first token by then, batch two.
-	if m := r.move(`{"advance":"3611s"}`); m.Calls != 1+5+1 || m.Left != 4+3 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"3000s"}`); m.Calls != 3+3 || m.Left != 1 {
-		t.Errorf("%+v", m)
-	}
-	if m := r.move(`{"advance":"1000s"}`); m.Calls != 1 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"3611s"}`, 1+5+1, 4+3)
+	r.moves(`{"advance":"3000s"}`, 3+3, 1)
+	r.moves(`{"advance":"1000s"}`, 1, 0)
 }
 
 // TestCollectByTestClock: a window ends by the clock, with and without max_wait, and what waits
@@ -673,9 +649,7 @@ func TestCollectByTestClock(t *testing.T) {
 		r.ask("POST", "/v1/topics/a/timers", fmt.Sprintf(`{"id":"c","delay":"1m","merge":"collect","payload":%s%s}`, payload, more))
 	}
 	add("1", "")
-	if m := r.move(`{"advance":"30s"}`); m.Calls != 0 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"30s"}`, 0, 0)
 	add("2", `,"collect_max":2`) // full: due now
 	r.move(`{"advance":"1s"}`)
 	add("3", "")
@@ -683,17 +657,13 @@ func TestCollectByTestClock(t *testing.T) {
 	if m := r.move(`{"advance":"5m"}`); m.Calls != 0 || m.Left != 0 { // its id is in backoff
 		t.Errorf("%+v", m)
 	}
-	if m := r.move(`{"advance":"6m"}`); m.Calls != 2 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"6m"}`, 2, 0)
 	wantCalls(t, receiver.take(), "c 2026-01-01T00:00:30Z", "c 2026-01-01T00:10:30Z", "c 2026-01-01T00:10:30Z")
 	wantCalls(t, bodies, "[1,2]", "[1,2]", "[3,4]")
 	add("5", `,"max_wait":"90s"`)
 	r.move(`{"advance":"40s"}`)
 	add("6", `,"max_wait":"90s"`) // at most 90 s after the first
-	if m := r.move(`{"advance":"10m"}`); m.Calls != 1 || m.Left != 0 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"10m"}`, 1, 0)
 	wantCalls(t, receiver.take(), "c 2026-01-01T00:13:01Z")
 	wantCalls(t, bodies[3:], "[5,6]")
 }
@@ -712,9 +682,7 @@ func TestHeldByTestClock(t *testing.T) {
 	if m := r.move(`{"advance":"1h"}`); m.Calls != 0 || m.Left != 2 || m.Stopped {
 		t.Errorf("%+v", m)
 	}
-	if m := r.move(`{"advance":"1h"}`); m.Calls != 0 || m.Left != 1 {
-		t.Errorf("%+v", m)
-	}
+	r.moves(`{"advance":"1h"}`, 0, 1)
 	r.ask("POST", "/v1/topics/a/timers/due/resume", "")
 	if m := r.move(`{"advance":"1s"}`); m.Left != 0 {
 		t.Errorf("%+v", m)

@@ -36,10 +36,7 @@ func TestExportAndImport(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
-	run := func(stdin string, args ...string) result {
-		t.Helper()
-		return carillon(t, stdin, nil, append([]string{"ctl", "--url", url}, args...)...)
-	}
+	run := ctlAt(t, url)
 	for _, step := range exportedTopic {
 		if got := run(step.stdin, step.args...); got.code != exitOK {
 			t.Fatalf("%v: %s", step.args, got.err)
@@ -89,10 +86,7 @@ func TestExportOfWhatAnAddHasNot(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
-	run := func(stdin string, args ...string) result {
-		t.Helper()
-		return carillon(t, stdin, nil, append([]string{"ctl", "--url", url}, args...)...)
-	}
+	run := ctlAt(t, url)
 	ctlSays(t, url, "topics", "put", "sums", "--policy", `{"callback":{"url":"http://127.0.0.1:9/"},"retry":{"min_backoff":"1h","max_backoff":"1h"},"per_key":{"fair":true}}`)
 	ctlSays(t, url, "add", "sums", "--id", "heavy", "--at", "2032-01-01T00:00:00Z", "--weight", "7")
 	ctlSays(t, url, "topics", "set", "sums", "per_key=null", "merge=collect")
@@ -153,10 +147,7 @@ func TestPausedTimersStayPaused(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
-	run := func(stdin string, args ...string) result {
-		t.Helper()
-		return carillon(t, stdin, nil, append([]string{"ctl", "--url", url}, args...)...)
-	}
+	run := ctlAt(t, url)
 	ctlSays(t, url, "topics", "put", "held", "--policy", `{"callback":{"url":"http://127.0.0.1:9/"}}`)
 	ctlSays(t, url, "topics", "pause", "held")
 	ctlSays(t, url, "add", "held", "--id", "due", "--at", "2020-01-01T00:00:00Z", "--payload", "1", "--header", "X-Two: 2")

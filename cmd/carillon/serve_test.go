@@ -54,11 +54,19 @@ func TestReadyOnAllInterfaces(t *testing.T) {
 // ctl runs a ctl command that must succeed.
 func ctlSays(t *testing.T, url string, args ...string) string {
 	t.Helper()
-	got := carillon(t, "", nil, append([]string{"ctl", "--url", url}, args...)...)
+	got := ctlAt(t, url)("", args...)
 	if got.code != exitOK {
 		t.Fatalf("ctl %v: exit %d: %s", args, got.code, got.err)
 	}
 	return got.out
+}
+
+// ctlAt runs commands against a node.
+func ctlAt(t *testing.T, url string) func(stdin string, args ...string) result {
+	return func(stdin string, args ...string) result {
+		t.Helper()
+		return carillon(t, stdin, nil, append([]string{"ctl", "--url", url}, args...)...)
+	}
 }
 
 // The way a first user goes: a node, a receiver, a timer; and acknowledged timers outlive kill -9.
