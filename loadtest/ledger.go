@@ -107,7 +107,7 @@ func (l *ledger) firstDueMs(number int64) int64 {
 func (l *ledger) dueMs(number int64, version int) int64 {
 	due := l.firstDueMs(number)
 	if version == 2 {
-		due += patchShiftMs(number)
+		due += 200 + int64(uint64(number)*0x9E3779B97F4A7C15>>33)%1000 // a patch postpones by 0.2 to 1.2 s
 	}
 	return due
 }
@@ -118,11 +118,6 @@ func (l *ledger) lastDueMs(number int64, m mark) int64 {
 		return l.dueMs(number, 2)
 	}
 	return l.firstDueMs(number)
-}
-
-// patchShiftMs is by how much a patch postpones a timer: 0.2 to 1.2 s.
-func patchShiftMs(number int64) int64 {
-	return 200 + int64(uint64(number)*0x9E3779B97F4A7C15>>33)%1000
 }
 
 // markUncertain is a fate of the add of which nothing can be demanded.

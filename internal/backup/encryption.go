@@ -38,13 +38,5 @@ func (b *box) nonce(number uint64) []byte {
 	return nonce
 }
 
-func (b *box) seal(dst []byte, number uint64, kind byte, plain []byte) []byte {
-	return b.aead.Seal(dst, b.nonce(number), plain, b.bound(kind))
-}
-
-func (b *box) open(number uint64, kind byte, sealed []byte) ([]byte, error) {
-	return b.aead.Open(sealed[:0], b.nonce(number), sealed, b.bound(kind))
-}
-
 // bound is the additional data of a record's encryption: its kind and the file's head.
 func (b *box) bound(kind byte) []byte { return append([]byte{kind}, b.head[:]...) }

@@ -165,7 +165,7 @@ func (r *Reader) open(kind byte, payload []byte) ([]byte, error) {
 	if r.box == nil {
 		return nil, errors.New("backup: it is encrypted")
 	}
-	plain, err := r.box.open(r.number-1, kind, payload)
+	plain, err := r.box.aead.Open(payload[:0], r.box.nonce(r.number-1), payload, r.box.bound(kind))
 	if err != nil {
 		return nil, r.damaged("record %d cannot be decrypted", r.number-1)
 	}

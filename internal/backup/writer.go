@@ -61,7 +61,7 @@ func (w *Writer) write(b []byte) {
 func (w *Writer) put(kind byte, payload []byte) {
 	b := append(w.record[:0], kind, 0, 0, 0, 0)
 	if w.box != nil && (kind == kindBegin || kind == kindPart || kind == kindEnd) {
-		b = w.box.seal(b, w.number, kind, payload)
+		b = w.box.aead.Seal(b, w.box.nonce(w.number), payload, w.box.bound(kind))
 	} else {
 		b = append(b, payload...)
 	}

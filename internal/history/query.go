@@ -33,10 +33,6 @@ func (q *Query) begin() Key {
 	return from
 }
 
-func (q *Query) endMs() int64 {
-	return cmp.Or(q.ToMs, math.MaxInt64)
-}
-
 // order is that of the answer: 1 if the oldest end comes first, -1 if the newest does.
 func (q *Query) order() int64 {
 	if q.Newest {
@@ -48,7 +44,7 @@ func (q *Query) order() int64 {
 // List gives a page of ends, and whether there are more.
 func (s *Store) List(q *Query) (page []Event, more bool, err error) {
 	s.Flush()
-	walk := cursor{query: q, after: q.begin(), before: Key{EndMs: q.endMs()}}
+	walk := cursor{query: q, after: q.begin(), before: Key{EndMs: cmp.Or(q.ToMs, math.MaxInt64)}}
 	key := topicKey(q.Topic)
 	var find func(*index) chain
 	if q.ID != nil {

@@ -9,10 +9,8 @@ import (
 
 // slice is the begin of the slice of time that a moment is in.
 func (s *Store) slice(ms int64) int64 {
-	return ms - ms%s.sliceMs()
+	return ms - ms%max(minSliceMs, s.cfg.KeepMs()/maxSlices)
 }
-
-func (s *Store) sliceMs() int64 { return max(minSliceMs, s.cfg.KeepMs()/maxSlices) }
 
 // write puts records into files. Records that cannot be written are dropped: the next batch finds
 // the disk better, or is dropped too.
