@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci processes beside turns raced models check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci processes commands beside nodes turns raced raced-models raced-nodes models check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -87,8 +87,9 @@ DRAWN := ^TestSeeds(|Ordeals|Ailments|ReplicaFaults)$$
 TURNS := ^TestLongestTurn
 
 # Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side. Flags stand before
-# packages: go test takes a package behind a flag for an argument of the test.
+# packages: go test takes a package behind a flag for an argument of the test. In `make ci` most of what runs beside them has the lowest priority.
 SIDE_BY_SIDE := -parallel 4
+ALL_BENEATH  := -parallel 6
 # Tests of nodes in one process, which wait for each other's timeouts.
 WAITING := -parallel 6
 
@@ -100,23 +101,34 @@ test: ## the short tests of each package, 20 simulated runs (two and a half minu
 	$(GOTEST) -vet off -short -p 3 $(SIDE_BY_SIDE) $(EVERY)
 
 # Tests of processes mostly wait, so that all else runs beside them, at the lowest priority: first what uses no disk, beside those that measure times.
+# Tests of nodes wait, too: they begin when those of processes are over, before the rest of what runs at the lowest priority, so that no processor waits.
 ci: ## everything that must hold at each landing: checks, all tests at full length, under the race detector where it can find something, 500 simulated runs, each fuzz target (twelve minutes on two free cores)
-	$(MAKE) -j 2 processes beside
+	$(MAKE) -j 4 processes commands beside nodes
 	$(MAKE) turns
 
 processes:
-	$(GOTEST) -vet off $(SIDE_BY_SIDE) ./test/e2e ./cmd/carillon
+	$(GOTEST) -vet off $(ALL_BENEATH) ./test/e2e
+
+commands:
+	$(GOTEST) -vet off $(SIDE_BY_SIDE) ./cmd/carillon
+
+nodes: processes commands
+	$(MAKE) raced-nodes
 
 beside:
 	nice -n 19 $(MAKE) check
 	nice -n 19 $(MAKE) models
-	nice -n 19 $(MAKE) raced
+	nice -n 19 $(MAKE) raced-models
 	nice -n 19 ./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
-raced: ## the tests of what has goroutines, under the race detector
+raced: raced-models raced-nodes ## the tests of what has goroutines, under the race detector
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
+
+raced-models:
 	$(GOTEST) -vet off $(RACE) -short -skip '$(STEPPED)' $(MODELS)
-	$(GOTEST) -vet off $(RACE) -skip '$(ALONE)' $(WAITING) $(RACED)
+
+raced-nodes:
+	$(GOTEST) -vet off $(RACE) -skip '$(ALONE)' -p 3 $(WAITING) $(RACED)
 
 turns:
 	$(GOTEST) -vet off -run '$(TURNS)' ./shard

@@ -15,7 +15,7 @@
 // faults and their results.
 //
 // Tests that measure times, or whose calls have a timeout of a second, run first and alone. All
-// others are parallel. They wait more than they compute, so make runs four at once.
+// others are parallel. They wait more than they compute, so make test runs four at once, make ci six.
 //
 // Tests of wrong clocks build a second binary, with the tag chaos, whose wall clock is wrong by as
 // much as a file says.
