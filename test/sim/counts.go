@@ -67,6 +67,9 @@ func addEach(to, from reflect.Value) {
 	}
 }
 
+// leastSeeds is how many seeds TestSeeds runs at least.
+const leastSeeds = 500
+
 // rare counts are those that fewer than a dozen of leastSeeds runs reach. Runs of their own cover
 // them: TestSeedsAilments, TestSeedsReplicaFaults.
 var rare = []string{"Unsent", "PutBack", "Identity", "Finalized"}

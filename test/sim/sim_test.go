@@ -28,10 +28,7 @@ var (
 )
 
 // At least leastSeeds seeds run, and as many more as fit into seedsBudget.
-const (
-	leastSeeds  = 500
-	seedsBudget = 45 * time.Second
-)
+const seedsBudget = 45 * time.Second
 
 // underRace: under the race detector a run takes ten times as long, and in one goroutine it finds
 // nothing.
