@@ -214,12 +214,11 @@ func (r *Reader) Command(c *Command) {
 // Copy copies the command out of its batch.
 func (c *Command) Copy() (cmd *timer.Command, err error) {
 	if c.Kind == timer.Add || c.Kind == timer.Put {
-		both := new(struct { // one allocation, because they live equally long
+		both := &struct { // one allocation, because they live equally long
 			cmd  timer.Command
 			spec timer.Spec
-		})
+		}{cmd: c.Command}
 		cmd = &both.cmd
-		*cmd = c.Command
 		cmd.Spec = &both.spec
 		if err := c.Spec.DecodeTo(cmd.Spec); err != nil {
 			return nil, err
