@@ -32,9 +32,11 @@ func TestAnswerFromManyFiles(t *testing.T) {
 			{Topic: 1, States: 1 << 3, Limit: 100},
 		}
 		return growth.LongestStep(t, func() bool {
-			page, _, err := r.store.List(queries[0])
-			if err != nil || len(queries) == 3 && len(page) != 1 || len(queries) == 1 && len(page) != 100 {
-				t.Fatalf("%d ends, %v", len(page), err)
+			for range 4 { // one is too short to measure
+				page, _, err := r.store.List(queries[0])
+				if err != nil || len(queries) == 3 && len(page) != 1 || len(queries) == 1 && len(page) != 100 {
+					t.Fatalf("%d ends, %v", len(page), err)
+				}
 			}
 			queries = queries[1:]
 			return len(queries) > 0
