@@ -57,7 +57,10 @@ const clusterPoll = 200 * time.Millisecond
 // await looks at the cluster until nothing is left, for at most this long. Then what is left is the
 // error.
 func (c *Command) await(most time.Duration, look func(*client.Cluster) (left string, err error)) error {
-	for end := time.Now().Add(most); ; time.Sleep(min(clusterPoll, time.Until(end))) {
+	over := time.After(most)
+	tick := time.NewTicker(clusterPoll)
+	defer tick.Stop()
+	for {
 		cluster, err := within(c, false, c.client.Cluster)
 		if err != nil {
 			return err
@@ -66,7 +69,9 @@ func (c *Command) await(most time.Duration, look func(*client.Cluster) (left str
 		if err != nil || left == "" {
 			return err
 		}
-		if time.Now().After(end) {
+		select {
+		case <-tick.C:
+		case <-over:
 			return errors.New(left)
 		}
 	}

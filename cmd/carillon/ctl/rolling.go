@@ -178,8 +178,11 @@ const looksOnEnd = 2
 // in which a node that was asked first may have changed. That no node answers for a while is part
 // of it.
 func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
-	end := time.Now().Add(most)
-	for calm := 0; calm < looksOnEnd; calm++ {
+	over := time.After(most)
+	tick := time.NewTicker(clusterPoll)
+	defer tick.Stop()
+	var last error
+	for calm := 0; ; {
 		cluster, err := within(c, false, c.client.Cluster)
 		if err == nil {
 			if left := look(cluster); left != "" {
@@ -187,14 +190,18 @@ func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (le
 			}
 		}
 		if err == nil {
+			if calm++; calm == looksOnEnd {
+				return nil
+			}
 			continue
 		}
-		if calm = -1; time.Now().After(end) {
-			return fmt.Errorf("after %s: %w", most, err)
+		calm, last = 0, err
+		select {
+		case <-tick.C:
+		case <-over:
+			return fmt.Errorf("after %s: %w", most, last)
 		}
-		time.Sleep(min(clusterPoll, time.Until(end)))
 	}
-	return nil
 }
 
 // at asks one node, at the address of its API.

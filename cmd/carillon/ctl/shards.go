@@ -63,8 +63,10 @@ const (
 // await waits for the end of the growth. refused is why the request was refused; nil: it was not. A
 // refused one is awaited only if a growth to that number is under way.
 func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) error {
+	tick := time.NewTicker(clusterPoll)
+	defer tick.Stop()
 	shown, heard, began := "", time.Now(), time.Now()
-	for ; ; time.Sleep(clusterPoll) {
+	for ; ; <-tick.C {
 		a, err := within(ctl, false, ctl.client.Cluster)
 		if err == nil && a.ID == "" {
 			err = errors.New("the node has no cluster yet")
