@@ -48,8 +48,8 @@ func (h *hostHarness) hangingSnapshot() *snapshotRun {
 	return run
 }
 
-// TestMemoryOfManyShardsCounts: of many shards each one is counted within as many ticks as there are
-// parts, also by a worker whose turns are late, and further apart than its ticks.
+// TestMemoryOfManyShardsCounts: of many shards each one is counted within as many ticks as there
+// are parts, also by a worker whose turns are late, and further apart than its ticks.
 func TestMemoryOfManyShardsCounts(t *testing.T) {
 	h := makeHarness(t, memfs.New(), nil)
 	h.change = func(c *Config) { c.Shards = 2*manyGroups + 2 }

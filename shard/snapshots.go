@@ -74,8 +74,8 @@ func (s *snapshotWritten) handle(w *worker) {
 }
 
 // tickSnapshots starts the next snapshot that is due. The worker writes one at a time, and groups
-// take turns, so that a group that is always due does not delay the others. Of many groups it looks at
-// one part (see parts). It also updates the oldest generation of the log that the groups need.
+// take turns, so that a group that is always due does not delay the others. Of many groups it looks
+// at one part (see parts). It also updates the oldest generation of the log that the groups need.
 func (w *worker) tickSnapshots(parts int) {
 	if w.snapshot != nil {
 		w.feedSnapshot()

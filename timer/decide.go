@@ -63,8 +63,8 @@ func (c *Command) DecideAdd(x *Former, dueMs, nowMs int64) Code {
 // DecidePut decides a put. After Created and OK the timer is to be made, or to be replaced.
 // breaksIn: it would make a series of a timer that others wait behind.
 func (c *Command) DecidePut(x *Former, breaksIn bool, dueMs, nowMs int64) Code {
-	// It may be the one that made the timer, again, whose answer was lost. What was cancelled is made
-	// again.
+	// It may be the one that made the timer, again, whose answer was lost. What was cancelled is
+	// made again.
 	repeated := x.State != 0 && x.Content == c.Content && c.Absolute && c.IfMatch == 0 && !x.cancelled()
 	late := c.Late(dueMs, nowMs)
 	switch {
@@ -105,8 +105,8 @@ func (c *Command) Refusal(x *Former) Code {
 	return 0
 }
 
-// Rescheduled is when a timer is attempted next that was due at wasMs and to be attempted at nextMs,
-// and is due at dueMs now. With Shift a pending retry stays, if that is later.
+// Rescheduled is when a timer is attempted next that was due at wasMs and to be attempted at
+// nextMs, and is due at dueMs now. With Shift a pending retry stays, if that is later.
 func (c *Command) Rescheduled(wasMs, nextMs, dueMs int64) int64 {
 	if c.Shift && nextMs != wasMs {
 		return max(nextMs, dueMs)

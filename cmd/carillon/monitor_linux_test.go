@@ -20,8 +20,8 @@ import (
 
 // TestMonitorKeepsItsSlowPace counts how often the threads of a process go to sleep that has a
 // little to do each millisecond, when a byte arrives, with and without keepMonitorAwake. With the
-// race detector the work takes so long that the counts mean nothing. The best of three tries counts:
-// other work on the machine blurs both.
+// race detector the work takes so long that the counts mean nothing. The best of three tries
+// counts: other work on the machine blurs both.
 func TestMonitorKeepsItsSlowPace(t *testing.T) {
 	for range 3 {
 		asleep, awake := countSleeps(t, "asleep"), countSleeps(t, "awake")

@@ -126,8 +126,8 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 			topic, created, err = t.put(ctx, name, p, as)
 		}
 		if err == nil && old != nil && change.FormerIDs != nil {
-			// After a forced change all that were there, after any other those that were added while it
-			// was made; unknown where a shard has no leader.
+			// After a forced change all that were there, after any other those that were added
+			// while it was made; unknown where a shard has no leader.
 			if n, err := t.readdressed(ctx, old, p); err == nil {
 				*change.FormerIDs = n
 			}

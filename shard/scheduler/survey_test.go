@@ -11,8 +11,8 @@ import (
 	"carillon/timer"
 )
 
-// TestTakeoverInSlices: a leader of many topics breaks no limit and no order while it has yet to look
-// at them, and to leave those of its last leaderships. In the end no limit is kept.
+// TestTakeoverInSlices: a leader of many topics breaks no limit and no order while it has yet to
+// look at them, and to leave those of its last leaderships. In the end no limit is kept.
 func TestTakeoverInSlices(t *testing.T) {
 	const topics = 200
 	for seed := range uint64(5) {

@@ -15,7 +15,8 @@
 // faults and their results.
 //
 // Tests that measure times, or whose calls have a timeout of a second, run first and alone. All
-// others are parallel. They wait more than they compute, so make test runs four at once, make ci six.
+// others are parallel. They wait more than they compute, so make test runs four at once, make ci
+// six.
 //
 // Tests of wrong clocks build a second binary, with the tag chaos, whose wall clock is wrong by as
 // much as a file says.

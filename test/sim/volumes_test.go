@@ -41,7 +41,8 @@ func TestOperatorsMistakesCostNoMajority(t *testing.T) {
 				r := run(t, Config{Seed: seed, Change: func(p *Plan) {
 					representative(p)
 					p.nodes, p.ordeals, p.clocks = kind.nodes, ordeals{}, clockFaults{}
-					// Small files and hasty clients are no matter of these mistakes, and most of the work.
+					// Small files and hasty clients are no matter of these mistakes, and most of
+					// the work.
 					p.segmentBytes, p.genBytes, p.snapshotBytes, p.think = 16<<10, 64<<10, 16<<10, 200*time.Millisecond
 				}, script: func(w *World) {
 					w.lay()
