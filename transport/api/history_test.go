@@ -112,6 +112,10 @@ func TestHistoryAnswersForTheForgotten(t *testing.T) {
 	h.do("POST", timersPath+"/x/fire", "").problem(410, "over")
 	h.do("DELETE", timersPath+"/c", "").want(200).has("outcome", `"prevented"`)
 	h.do("PATCH", timersPath+"/c", `{"priority":1}`).problem(410, "over")
+	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"d"},{"op":"patch","id":"x","priority":1},{"op":"fire","id":"x"},{"op":"cancel","id":"c"},
+		{"op":"patch","id":"c","priority":1},{"op":"cancel","id":"nobody"},{"op":"add","id":"new","delay":"1h",`+cb+`}]}`).want(200).has(
+		"results.0.status", "410", "results.0.error.outcome", `"already_fired"`, "results.1.status", "410", "results.2.error.outcome", `"dead"`,
+		"results.3.status", "200", "results.3.outcome", `"prevented"`, "results.4.error.code", `"over"`, "results.5.status", "404", "results.6.status", "201")
 	for _, id := range []string{"old", "nobody"} {
 		h.do("GET", timersPath+"/"+id, "").problem(404, web.UnknownTimer)
 		h.do("DELETE", timersPath+"/"+id, "").problem(404, web.UnknownTimer)
@@ -141,9 +145,13 @@ func TestNewestEndOfAnID(t *testing.T) {
 		h.do("DELETE", timersPath+"/"+id, "").problem(410, "over").has("outcome", outcome)
 		h.do("PATCH", timersPath+"/"+id, `{"priority":1}`).problem(410, "over").has("outcome", outcome)
 	}
+	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"again"},{"op":"cancel","id":"once"}]}`).want(200).has(
+		"results.0.error.outcome", `"already_fired"`, "results.1.error.outcome", `"dead"`)
 	h.ended("again", 3, diedMs+20_000, timer.Cancelled)
 	h.do("DELETE", timersPath+"/again", "").want(200).has("outcome", `"prevented"`)
 	h.engine.pastErr = timer.ErrNoLeader
 	h.do("GET", timersPath+"/silent", "").want(200).has("state", `"dead"`)
 	h.do("DELETE", timersPath+"/silent", "").problem(410, "over").has("outcome", `"dead"`)
+	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"silent"},{"op":"cancel","id":"nobody"}]}`).want(200).has(
+		"results.0.error.outcome", `"dead"`, "results.1.status", "503")
 }

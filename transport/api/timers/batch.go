@@ -238,6 +238,7 @@ func (b *batch) run(rq *web.Request, brief bool) {
 		op.problem = prepare(rq, op.in, op.verb, nowMs)
 	}
 	b.runTogether(rq, b.ops[from:], nowMs, brief)
+	b.recallEnds(rq)
 }
 
 // runTogether has the prepared operations decided, those that found the topic closing once more,
@@ -352,6 +353,33 @@ func withoutRefused(rq *web.Request, todo []*operation) (left []*operation) {
 // askedAtOnce bounds the questions to the history that one batch has at a time.
 const askedAtOnce = 16
 
+// askHistory has the history asked for each of these operations, a few at once.
+func askHistory(rq *web.Request, ops []*operation, ask func(*operation) error) {
+	var all fan.Group
+	for lane := range min(len(ops), askedAtOnce) {
+		all.Go(func() {
+			for i := lane; i < len(ops); i += askedAtOnce {
+				if err := ask(ops[i]); err != nil {
+					ops[i].problem = web.Fault(err)
+					rq.LogCause(ops[i].problem)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// recallEnds tells the operations that found no timer how it ended, as a single one is told.
+func (b *batch) recallEnds(rq *web.Request) {
+	var ended []*operation
+	for i := range b.ops {
+		if op := &b.ops[i]; op.problem == nil && op.topic != nil && mayHaveEnded(op.result.Code) {
+			ended = append(ended, op)
+		}
+	}
+	askHistory(rq, ended, func(op *operation) error { return op.in.endedLongAgo(rq, op.topic, &op.result, op.verb) })
+}
+
 // withoutMade answers for the adds that were made before, and leaves the rest.
 func withoutMade(rq *web.Request, send []timer.Op, sent []*operation, nowMs int64) ([]timer.Op, []*operation) {
 	var past []*operation
@@ -363,23 +391,13 @@ func withoutMade(rq *web.Request, send []timer.Op, sent []*operation, nowMs int6
 	if len(past) == 0 {
 		return send, sent
 	}
-	asked := past // a variable of its own: the lanes would move past to the heap for every batch
-	var all fan.Group
-	for lane := range min(len(asked), askedAtOnce) {
-		all.Go(func() {
-			for i := lane; i < len(asked); i += askedAtOnce {
-				op := asked[i]
-				switch done, err := madeBefore(rq, op.in, op.topic); {
-				case err != nil:
-					op.problem = web.Fault(err)
-					rq.LogCause(op.problem)
-				case done != nil:
-					op.result = timer.Result{Code: timer.Same, Timer: done}
-				}
-			}
-		})
-	}
-	all.Wait()
+	askHistory(rq, past, func(op *operation) error {
+		done, err := madeBefore(rq, op.in, op.topic)
+		if done != nil {
+			op.result = timer.Result{Code: timer.Same, Timer: done}
+		}
+		return err
+	})
 	n := 0
 	for i, op := range sent {
 		if op.problem == nil && op.result.Code == 0 {

@@ -45,27 +45,36 @@ func lastEnded(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEn
 	return list[0], nil
 }
 
-// tooLate turns "there is no such timer", and the end that memory knows, into the end that a read
-// shows: a change that came after the end is 410, not 404.
-func (tr *timerRequest) tooLate(rq *web.Request, topic *timer.Topic, code timer.Code, v verb) (timer.Code, error) {
+// mayHaveEnded reports whether the history may know an end that memory has forgotten.
+func mayHaveEnded(code timer.Code) bool { return code == timer.NotFound || code == timer.OverDead }
+
+// endedLongAgo turns "there is no such timer", and the end that memory knows, into the end that a
+// read shows: a change that came after the end is 410, not 404.
+func (tr *timerRequest) endedLongAgo(rq *web.Request, topic *timer.Topic, res *timer.Result, v verb) error {
+	if !mayHaveEnded(res.Code) {
+		return nil
+	}
 	var found *timer.Timer
-	if code == timer.OverDead {
+	if res.Code == timer.OverDead {
 		var err error
 		found, err = rq.Core.Timers.Timer(rq.Base, tr.shard(rq, topic), topic.ID, tr.id)
 		if err != nil || found == nil {
-			return code, nil
+			return nil
 		}
 	}
 	e, err := recall(rq, topic, tr.plain, found)
-	switch {
-	case err != nil || e == nil:
-		return code, err
-	case e.Timer.State == timer.Done:
-		return timer.OverFired, nil
-	case e.Timer.State == timer.Dead:
-		return timer.OverDead, nil
-	case v == vCancel:
-		return timer.Prevented, nil
+	if err != nil || e == nil {
+		return err
 	}
-	return timer.OverCancelled, nil
+	switch {
+	case e.Timer.State == timer.Done:
+		res.Code = timer.OverFired
+	case e.Timer.State == timer.Dead:
+		res.Code = timer.OverDead
+	case v == vCancel:
+		res.Code, res.Unchanged = timer.Prevented, true
+	default:
+		res.Code = timer.OverCancelled
+	}
+	return nil
 }

@@ -60,12 +60,10 @@ func (tr *timerRequest) change(rq *web.Request, v verb) (p *web.Problem) {
 		return p
 	}
 	res, t, p := change(rq, tr, v, v == vCancel && tr.ifMatch == 0)
-	if p == nil && (res.Code == timer.NotFound || res.Code == timer.OverDead) { // it may have ended long ago
-		var err error
-		if res.Code, err = tr.tooLate(rq, t, res.Code, v); err != nil {
+	if p == nil {
+		if err := tr.endedLongAgo(rq, t, &res, v); err != nil {
 			p = web.Fault(err)
 		}
-		res.Unchanged = res.Code == timer.Prevented
 	}
 	rq.Unlogged = rq.Unlogged || unchanged(&res)
 	if v != vCancel {
