@@ -183,6 +183,48 @@ func (s *staleCheck) init(c net.Conn) {
 	}
 }
 
+// fate is what has become of the bytes of a request.
+type fate int
+
+const (
+	maybeRead fate = iota // also: not known
+	undecided             // the other end has closed, and may yet confirm or refuse them
+	neverRead
+)
+
+// The other end's refusal comes a round trip after its end.
+const (
+	refusalWithin = 500 * time.Millisecond
+	refusalEvery  = 2 * time.Millisecond
+)
+
+// unread reports that the receiver has seen nothing of what was written after the first bytes: it
+// closed the idle connection at the moment at which a call was sent on it. It waits for the
+// receiver's word, until end at most.
+func (c *countingConn) unread(first int64, end time.Time) bool {
+	if c.stale.raw == nil {
+		return false
+	}
+	if last := c.pool.config.Now().Add(refusalWithin); last.Before(end) {
+		end = last
+	}
+	is := undecided
+	look := func(fd uintptr) { is = fateOf(fd, first) }
+	for {
+		if err := c.stale.raw.Control(look); err != nil || is != undecided {
+			return err == nil && is == neverRead
+		}
+		if !c.pool.config.Now().Before(end) {
+			return false
+		}
+		select {
+		case <-time.After(refusalEvery):
+		case <-c.pool.base.Done():
+			return false
+		}
+	}
+}
+
 // isStale: anything but silence ends the connection. Bytes that nobody asked for
 // would be taken for the answer of the next call.
 func (s *staleCheck) isStale() bool {

@@ -45,14 +45,14 @@ type roundTripper struct {
 type result struct {
 	status     int // 0: no answer was understood
 	retryAfter string
-	sent       bool // some of the request left this machine
+	sent       bool // some of the request may have reached the receiver
 	dialled    bool // on a new connection
 	answer     *timer.Answer
 	body       []byte
 }
 
 // do makes the call that prepare filled in, within the span. It tries another connection only if not
-// one byte of the request had been sent, so the receiver sees it at most once.
+// one byte of the request had reached the receiver, which so sees it at most once.
 func (rt *roundTripper) do(t *callSlot, s span) (result, error) {
 	rt.pool, rt.call, rt.span, rt.result = t.dest.pool, t, s, result{}
 	rt.answer.Reset()
@@ -69,7 +69,7 @@ func (rt *roundTripper) do(t *callSlot, s span) (result, error) {
 }
 
 // onConn makes the call on an idle connection, or else on a new one. It reports whether to try
-// another connection: an idle one was not used at all.
+// another connection: an idle one was not used at all, or had been closed by the receiver before.
 func (rt *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err error) {
 	p, s := rt.pool, &rt.span
 	pooled, err := client.AcquireConn(idleOnly, noCleaner)
@@ -144,8 +144,11 @@ func (rt *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, e
 		switch {
 		case writeErr != nil:
 			err = writeErr
-		case err == errPeerClosed && c.readErr != nil && c.readErr != io.EOF:
+		case err != errPeerClosed:
+		case c.readErr != nil && c.readErr != io.EOF:
 			err = c.readErr
+		case !c.lastUse.IsZero():
+			r.sent = !c.unread(before, rt.span.end)
 		}
 		return false, err
 	}
