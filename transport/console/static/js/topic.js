@@ -1,7 +1,8 @@
 // One topic: its policy, what waits in it, and what can be done with it.
 import { addCommand, call, clock, get, html, many, may, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
 import { Action, Badge, Card, Empty, Failed, Figure, Labels, Pages, say, State, Table, Url, usePages, Waits, waits, When } from "./parts.js";
-import { AddTimer, Bulk } from "./forms.js";
+import { Bulk } from "./bulk.js";
+import { AddTimer } from "./forms.js";
 import { DueChart } from "./due.js";
 import { Events } from "./live.js";
 import { policyWords } from "./topics.js";
