@@ -163,6 +163,23 @@ func TestNewTopicIsKnownEverywhere(t *testing.T) {
 	nodes[1].must(404, "GET", "/v1/topics/none", "")
 }
 
+// TestTopicChangesDeliveryAtAnyNode: a topic's delivery changes at whichever node is asked, and the
+// answer is as decided.
+func TestTopicChangesDeliveryAtAnyNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := trio(t)
+	nodes[0].must(201, "PUT", "/v1/topics/jobs", `{}`)
+	for i := range 30 {
+		delivery := []string{"pull", "push"}[i%2]
+		if body := nodes[i%3].must(200, "PUT", "/v1/topics/jobs", `{"delivery":"`+delivery+`"}`); !strings.Contains(body, `"delivery":"`+delivery+`"`) {
+			t.Errorf("change %d is answered %s", i, body)
+		}
+	}
+}
+
 // TestDeletedTopicIsGoneEverywhere: from the answer to a deletion on, no other node takes the topic
 // for one that has no timers.
 func TestDeletedTopicIsGoneEverywhere(t *testing.T) {

@@ -176,7 +176,7 @@ func (m *metaClient) metaLeader(hint uint64, turn int) uint64 {
 // secrets. When the context ends first, the answer has to do.
 func (m *metaClient) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topic {
 	for t != nil {
-		if mine, ok := m.State.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
+		if mine, ok := m.State.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && isCurrent(mine, t)) {
 			return mine
 		}
 		if !m.tasks.Sleep(ctx, ownCopyPoll) {
@@ -184,6 +184,16 @@ func (m *metaClient) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topi
 		}
 	}
 	return t
+}
+
+// isCurrent reports whether a copy of a topic is as a decision left it, or later. Most decisions
+// make a new version, some at the same millisecond as the one before; others keep the version, and
+// change the number of the delivery or the time.
+func isCurrent(mine, decided *timer.Topic) bool {
+	if mine.Version != decided.Version {
+		return mine.Version > decided.Version
+	}
+	return mine.Turn >= decided.Turn && mine.UpdatedMs >= decided.UpdatedMs
 }
 
 func (m *metaClient) answerProposal(_ context.Context, body []byte) []byte {
