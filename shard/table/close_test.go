@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -92,5 +93,40 @@ func TestManyClosedTopics(t *testing.T) {
 	t.Logf("20,000 adds: %v with no topic closed, %v with %d", few, many, closed)
 	if many > 2*few+50*time.Millisecond {
 		t.Errorf("20,000 adds take %v with no topic closed, %v with %d", few, many, closed)
+	}
+}
+
+// TestSnapshotsOfManyClosedTopics: topics may be made and deleted all the time. However many were
+// deleted within the last hour, a table can be loaded, that of a divided shard too, and its child's.
+func TestSnapshotsOfManyClosedTopics(t *testing.T) {
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add, Topic: 7, ID: "x", Spec: &timer.Spec{DueMs: 5000}})
+	closed := 0
+	loadWith := func(n int) {
+		t.Helper()
+		for ; closed < n; closed++ {
+			d.table.closedTopics.add(tombstone{timer.TopicID(100 + closed), d.table.clockMs})
+		}
+		loaded, err := Load(d.table.id, bytes.NewReader(image(d.table)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if loaded.Hash() != d.table.Hash() {
+			t.Error("the loaded table differs")
+		}
+	}
+	loadWith(250_000)
+	if r := d.table.divide(2, []byte{2, 0, 0, 0, 0, 0, 0, 0}); r.Code != timer.OK {
+		t.Fatalf("code %d", r.Code)
+	}
+	child, err := LoadChild(d.table.id, d.table.id+1, bytes.NewReader(saveChild(d.table)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(child.tombs); n != closed || child.Counts(7).Scheduled != 1 {
+		t.Errorf("the child has %d closed topics, %+v", n, child.Counts(7))
+	}
+	if !testing.Short() {
+		loadWith(1<<20 + 1)
 	}
 }

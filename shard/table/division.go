@@ -255,7 +255,7 @@ func (l *loader) division() {
 	h.finished.oldest = timer.Handle(l.number(high, "oldest finished"))
 	h.finished.newest = timer.Handle(l.number(high, "newest finished"))
 	h.finished.bytes = int64(l.number(1<<62, "finished bytes"))
-	h.head = slices.Clone(l.bytes(int(l.number(maxBody, "head"))))
+	h.head = slices.Clone(l.bytes(int(l.number(maxStart, "head"))))
 	for len(h.slots) <= int(h.high>>6) && l.err == nil {
 		if b := l.bytes(8); b != nil {
 			h.slots = append(h.slots, binary.LittleEndian.Uint64(b))

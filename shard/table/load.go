@@ -15,10 +15,11 @@ import (
 	"carillon/timer/encoding"
 )
 
-// Bounds of the parts of a snapshot.
+// Bounds of the parts of a snapshot. A part takes memory as it is read, so a bound may be large.
 const (
-	maxClosedTopics = 1 << 20
-	maxBody         = 1<<21 - 1
+	maxTopics = 1<<32 - 1      // that are closed, or have a delivery: an id of a topic has 32 bits
+	maxStart  = 32 * maxTopics // bytes; see appendStart
+	maxBody   = 1<<21 - 1
 )
 
 // loader builds a table from a snapshot. After the first fault every value reads as zero.
@@ -195,7 +196,7 @@ func (l *loader) header(id timer.ShardID) {
 }
 
 func (l *loader) closed() {
-	for n := l.number(maxClosedTopics, "closed topics"); n > 0 && l.err == nil; n-- {
+	for n := l.number(maxTopics, "closed topics"); n > 0 && l.err == nil; n-- {
 		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		if l.t.Closed(topic) {
 			l.fail("topic %d is closed twice", topic)
@@ -212,7 +213,7 @@ func (l *loader) leaderships() {
 }
 
 func (l *loader) deliveries() {
-	for n := l.number(maxClosedTopics, "deliveries"); n > 0 && l.err == nil; n-- {
+	for n := l.number(maxTopics, "deliveries"); n > 0 && l.err == nil; n-- {
 		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		word := l.number(1<<33-1, "delivery")
 		d := delivery{turn: uint32(word >> 1), pull: word&1 != 0}
