@@ -2,11 +2,15 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/test/testkit"
 )
 
 // oneNode is a cluster whose only reachable node answers with these texts. In the view HTTP stands
@@ -63,8 +67,12 @@ func TestDoctor(t *testing.T) {
 			"problem  n3          is down; start it", "warning  shards      2: 2 degraded", "warning  if n1 went  2 of 2 shards would stop until it is back",
 		}},
 		{"a node is cut off", change(goodView, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`), goodMetrics, 200, 2, []string{
-			"problem  n3          is not heard by the node that was asked, and answers from here: repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP), or give them the same --gossip-key\n",
+			"problem  n3          is not heard by the node that was asked, and answers from here: repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP), or give them the same --gossip-key, and certificates of the same --peer-ca; their logs say which\n",
 		}},
+		{"a node's certificate has ended, so that it is cut off", change(goodView, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`),
+			goodMetrics + "carillon_certificate_not_after_timestamp_seconds{of=\"peer_cert\"} 1.7e+09\n", 200, 2, []string{
+				"problem  n3          a certificate of --peer-cert has ended, 2023-11-14T22:13:20Z: replace the file, and send SIGHUP\n",
+			}},
 		{"the node that is asked is cut off", change(goodView, `"n2","state":"alive"`, `"n2","http":"HTTP","state":"down"`, `"n3","state":"alive"`, `"n3","http":"HTTP","state":"down"`,
 			`"state":"ok"`, `"state":"no_quorum"`), goodMetrics, 200, 2, []string{
 			"problem  shards      the node that was asked hears no majority of 1, 2; n2, n3 may serve them: ask there (--url)\n",
@@ -115,7 +123,7 @@ func TestDoctor(t *testing.T) {
 		}},
 		{"too few replicas", change(goodView, `["n1","n2","n3"]`, `["n1","n2"]`), goodMetrics, 200, 1, []string{"1 have fewer replicas than the 3"}},
 		{"little disk", goodView, change(goodMetrics, "5.4e+10", "1.5e+09"), 200, 1, []string{"warning  n1          1.4 GiB free on its disk; below 256.0 MiB it refuses adds"}},
-		{"no disk", goodView, change(goodMetrics, "5.4e+10", "1e+08"), 200, 2, []string{"problem  n1          refuses adds: 95.4 MiB free"}},
+		{"no disk", goodView, change(goodMetrics, "5.4e+10", "1e+08"), 200, 2, []string{"problem  n1          refuses adds: 95.4 MiB free", "make room"}},
 		{"few files", goodView, change(goodMetrics, "1.048576e+06", "1024"), 200, 1, []string{"may open 1024 files; allow at least 65536"}},
 		{"no files", goodView, change(goodMetrics, "fds 40", "fds 1e6"), 200, 2, []string{"1000000 of 1048576 open files are in use"}},
 		{"a scheduled backup", goodView, goodMetrics + "carillon_backup_last_success_timestamp_seconds 1.8e+09\ncarillon_backup_overdue_seconds 0\n", 200, 0, []string{
@@ -161,8 +169,8 @@ func TestDoctor(t *testing.T) {
 	url := oneNode(t, goodView, goodMetrics, 200, `{"destination":"http://a:80","state":"open","waiting":1,"failures":9,"last_error":"timeout"}`,
 		`{"destination":"http://b:80","state":"closed","failures":7,"last_error":"redirect 302"}`, `{"destination":"http://c:80","state":"closed","failures":1,"last_error":"timeout"}`)
 	if got := carillon(t, "", nil, "ctl", "doctor", "--url", url); got.code != 1 || strings.Contains(got.out, "http://c") ||
-		!strings.Contains(got.out, "http://a:80 is unhealthy: its calls are paused, 1 timer waits for it; last error: timeout") ||
-		!strings.Contains(got.out, "warning  receiver    http://b:80: the last 7 calls failed (redirect 302)") {
+		!strings.Contains(got.out, "http://a:80 is unhealthy: its calls are paused, 1 timer waits for it until a probe succeeds; repair it; last error: timeout") ||
+		!strings.Contains(got.out, "warning  receiver    http://b:80: the last 7 calls failed (redirect 302); repair it, or pause its topics before their attempts are used up") {
 		t.Errorf("receivers: %+v", got)
 	}
 	nine := strings.Repeat(`,{"destination":"http://b:80","state":"closed","failures":7}`, 9)[1:]
@@ -225,5 +233,29 @@ func TestDoctorNamesALinkThatIsCut(t *testing.T) {
 	got := carillon(t, "", nil, "ctl", "doctor", "--url", asked)
 	if want := "problem  n2          does not hear n3, which others hear: repair the network"; got.code != 2 || !strings.Contains(got.out, want) {
 		t.Errorf("lacks %q: %+v", want, got)
+	}
+}
+
+// A node that hangs takes connections, and answers nothing: that costs one wait, whatever the
+// number of them, and no "start it", which its port would refuse.
+func TestDoctorNamesNodesThatHang(t *testing.T) {
+	t.Parallel()
+	stands, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = stands.Close() })
+	for _, state := range []string{"alive", "down"} {
+		view := strings.NewReplacer(`"n2","state":"alive"`, `"n2","http":"`+stands.Addr().String()+`","state":"`+state+`"`,
+			`"n3","state":"alive"`, `"n3","http":"`+stands.Addr().String()+`","state":"`+state+`"`).Replace(goodView)
+		started := time.Now()
+		got := carillon(t, "", nil, "ctl", "doctor", "--timeout", "3s", "--url", oneNode(t, view, goodMetrics, 200))
+		for _, name := range []string{"n2", "n3"} {
+			line := regexp.MustCompile("(?m)^problem  " + name + " .*its process takes connections at " + stands.Addr().String() + " and does not answer: end it .*, and start it again")
+			if got.code != 2 || !line.MatchString(got.out) {
+				t.Errorf("%s, %s: %+v", name, state, got)
+			}
+		}
+		if took := time.Since(started); took > 7*time.Second {
+			t.Errorf("%s: took %v", state, took)
+		}
 	}
 }

@@ -2,9 +2,11 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,12 +83,12 @@ func (f *findings) outside(ctl *Command) {
 
 // look looks at a cluster, and at each of its nodes.
 func (f *findings) look(ctl *Command, cluster *client.Cluster) {
-	living, strangers := ctl.living(cluster)
-	f.nodes(cluster, living)
-	for _, name := range slices.Sorted(maps.Keys(strangers)) {
-		f.add(wrong, name, "its address is now that of a node of another cluster, %s: start %s with its own data directory", strangers[name], name)
+	at := ctl.reach(cluster)
+	f.nodes(cluster, at)
+	for _, name := range slices.Sorted(maps.Keys(at.strangers)) {
+		f.add(wrong, name, "its address is now that of a node of another cluster, %s: start %s with its own data directory", at.strangers[name], name)
 	}
-	f.shards(cluster, living)
+	f.shards(cluster, at.living)
 	f.releases(cluster)
 	f.margin(cluster)
 	if cluster.Scopes != nil && !slices.Contains(cluster.Scopes, "cluster") {
@@ -95,10 +97,28 @@ func (f *findings) look(ctl *Command, cluster *client.Cluster) {
 	if cluster.Scopes == nil || slices.Contains(cluster.Scopes, "cluster") {
 		f.receivers(ctl)
 	}
-	there := present(cluster)
+	f.eachNode(ctl, cluster, at)
+}
+
+// eachNode asks the nodes that answer, all at once: each that hangs takes a while. What several of
+// them say of a topic is listed once, as all nodes have the same topics.
+func (f *findings) eachNode(ctl *Command, cluster *client.Cluster, at reachable) {
+	there, of := present(cluster), make([]findings, len(cluster.Nodes))
+	var all sync.WaitGroup
 	for i := range cluster.Nodes {
-		if n := &cluster.Nodes[i]; n.State != client.NodeDown && n.State != client.NodeLeft {
-			f.node(ctl, n, there)
+		switch n := &cluster.Nodes[i]; {
+		case at.living[n.Name]:
+			all.Go(func() { of[i].unready(ctl, n) })
+		case n.State != client.NodeDown && n.State != client.NodeLeft:
+			all.Go(func() { of[i].node(ctl, n, there) })
+		}
+	}
+	all.Wait()
+	listed := map[finding]bool{}
+	for _, one := range slices.Concat(of...) {
+		if !listed[one] {
+			listed[one] = true
+			*f = append(*f, one)
 		}
 	}
 }
@@ -120,42 +140,69 @@ func (f findings) print(ctl *Command, out io.Writer) error {
 // clockSeeTo is how far a clock may be from the cluster's without a word.
 const clockSeeTo = 250 // ms
 
-// living are those nodes that are down for the one that was asked, and answer from here. At the
-// addresses of strangers nodes of other clusters answer, whose ids these are.
-func (c *Command) living(cluster *client.Cluster) (living map[string]bool, strangers map[string]string) {
-	ctx, cancel := context.WithTimeout(context.Background(), min(c.Timeout, nodeTimeout))
-	defer cancel()
+// reachable is what answers from here at the addresses of nodes that are down for the one that was
+// asked.
+type reachable struct {
+	living    map[string]bool   // these nodes
+	hanging   map[string]bool   // processes that take connections and do not answer
+	strangers map[string]string // nodes of other clusters, whose ids these are
+}
+
+func (c *Command) reach(cluster *client.Cluster) reachable {
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	living, strangers = map[string]bool{}, map[string]string{}
+	r := reachable{living: map[string]bool{}, hanging: map[string]bool{}, strangers: map[string]string{}}
 	for i := range cluster.Nodes {
 		if n := &cluster.Nodes[i]; n.State == client.NodeDown && n.HTTP != "" {
 			all.Go(func() {
-				if !c.lives(ctx, c.addressOf(n)) {
-					return
+				_, err := c.at(n, "/healthz")
+				lives, hangs, seen := answered(err), hangs(n, err), new(client.Cluster)
+				if lives {
+					seen, _ = c.seenBy(n)
 				}
-				seen, _ := c.seenBy(n)
 				mu.Lock()
 				defer mu.Unlock()
-				if seen.ID == "" || seen.ID == cluster.ID {
-					living[n.Name] = true
-				} else {
-					strangers[n.Name] = seen.ID
+				switch {
+				case !lives:
+					r.hanging[n.Name] = hangs
+				case seen.ID == "" || seen.ID == cluster.ID:
+					r.living[n.Name] = true
+				default:
+					r.strangers[n.Name] = seen.ID
 				}
 			})
 		}
 	}
 	all.Wait()
-	return living, strangers
+	return r
+}
+
+// answered is whether a node has answered, be it with a refusal, for what came of asking it.
+func answered(err error) bool {
+	_, refused := errors.AsType[*client.Problem](err)
+	return err == nil || refused
+}
+
+// hangs is whether a node's process does: the system takes connections for one that stands still.
+func hangs(n *client.Node, err error) bool {
+	if !errors.Is(err, errNoAnswer) {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", n.HTTP, patience)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // nodes looks at the answering node's view of each.
-func (f *findings) nodes(c *client.Cluster, living map[string]bool) {
+func (f *findings) nodes(c *client.Cluster, at reachable) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		switch n.State {
 		case client.NodeDown:
-			f.down(c, n.Name, living[n.Name])
+			f.down(c, n, at)
 		case client.NodeSuspect:
 			f.add(seeTo, n.Name, "is suspect: it was last heard %s", lastHeard(n))
 		case client.NodeDraining, client.NodeDrained:
@@ -175,14 +222,22 @@ func (f *findings) nodes(c *client.Cluster, living map[string]bool) {
 	}
 }
 
-const repairNetwork = "repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP), or give them the same --gossip-key"
+const repairNetwork = "repair the network between the nodes (ports --peer, TCP, and --gossip, TCP and UDP), or give them the same --gossip-key, and certificates of the same --peer-ca; their logs say which"
+
+// endHanging is what to do about a process that hangs, at an address.
+const endHanging = "its process takes connections at %s and does not answer: end it (kill -9)"
 
 // down adds what to do about a node that is down. It can be replaced only while all its shards have
 // a majority: what the lost one has may be nowhere else.
-func (f *findings) down(c *client.Cluster, name string, lives bool) {
-	if lives {
+func (f *findings) down(c *client.Cluster, n *client.Node, at reachable) {
+	name := n.Name
+	if at.living[name] {
 		f.add(wrong, name, "is not heard by the node that was asked, and answers from here: %s", repairNetwork)
 		return
+	}
+	start := "start it"
+	if at.hanging[name] {
+		start = fmt.Sprintf(endHanging, n.HTTP) + ", and start it again"
 	}
 	stopped := 0
 	for i := range c.Shards {
@@ -191,10 +246,10 @@ func (f *findings) down(c *client.Cluster, name string, lives bool) {
 		}
 	}
 	if stopped == 0 {
-		f.add(wrong, name, "is down; start it, or replace it (carillon ctl remove %s)", name)
+		f.add(wrong, name, "is down; %s, or replace it (carillon ctl remove %s)", start, name)
 		return
 	}
-	f.add(wrong, name, "is down; start it with its data directory: %s no majority without it", terminal.Many(int64(stopped), "shard has", "shards have"))
+	f.add(wrong, name, "is down; %s with its data directory: %s no majority without it", start, terminal.Many(int64(stopped), "shard has", "shards have"))
 }
 
 // mostListed is how many shards without a majority are listed.
@@ -364,10 +419,10 @@ func (f *findings) receivers(ctl *Command) {
 			more++
 		case open:
 			more++
-			f.add(seeTo, "receiver", "%s is unhealthy: its calls are paused, %s for it; last error: %s", r.Destination, terminal.Many(int64(r.Waiting), "timer waits", "timers wait"), r.LastError)
+			f.add(seeTo, "receiver", "%s is unhealthy: its calls are paused, %s for it until a probe succeeds; repair it; last error: %s", r.Destination, terminal.Many(int64(r.Waiting), "timer waits", "timers wait"), r.LastError)
 		default:
 			more++
-			f.add(seeTo, "receiver", "%s: the last %d calls failed (%s)", r.Destination, r.Failures, r.LastError)
+			f.add(seeTo, "receiver", "%s: the last %d calls failed (%s); repair it, or pause its topics before their attempts are used up", r.Destination, r.Failures, r.LastError)
 		}
 	}
 	if more -= mostReceivers; more > 0 {

@@ -28,13 +28,16 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 		return
 	}
 	if _, err := ctl.at(n, "/readyz"); err != nil {
-		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %v", err)
-		f.cutLinks(ctl, n, there)
-		if body, err := ctl.at(n, "/metrics"); err == nil {
-			m := readMetrics(body)
-			f.locked(m)
-			f.certificates(n.Name, m)
+		if hangs(n, err) {
+			f.add(wrong, n.Name, endHanging+", and start it again", n.HTTP)
+			return
 		}
+		f.add(wrong, n.Name, "is not ready, or cannot be asked from here: %v", err)
+		if !answered(err) {
+			return
+		}
+		f.cutLinks(ctl, n, there)
+		f.unready(ctl, n)
 		return
 	}
 	body, err := ctl.at(n, "/metrics")
@@ -53,7 +56,7 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 	free, low := m["carillon_disk_free_bytes"], m["carillon_disk_low_bytes"]
 	switch {
 	case free <= low:
-		f.add(wrong, n.Name, "refuses adds: %s free on its disk, no more than the %s below which it does", size(free), size(low))
+		f.add(wrong, n.Name, "refuses adds: %s free on its disk, no more than the %s below which it does: make room, but not in the data directory", size(free), size(low))
 	case free < littleDisk:
 		f.add(seeTo, n.Name, "%s free on its disk; below %s it refuses adds", size(free), size(low))
 	default:
@@ -73,6 +76,17 @@ func (f *findings) node(ctl *Command, n *client.Node, there map[string]bool) {
 	default:
 		f.add(well, n.Name, "%.0f of %.0f open files", open, most)
 	}
+}
+
+// unready looks for what keeps a node that answers from being ready, or from the others.
+func (f *findings) unready(ctl *Command, n *client.Node) {
+	body, err := ctl.at(n, "/metrics")
+	if err != nil {
+		return
+	}
+	m := readMetrics(body)
+	f.locked(m)
+	f.certificates(n.Name, m)
 }
 
 // cutLinks names nodes that a node does not hear, though they are there.
@@ -117,14 +131,12 @@ func (f *findings) faults(node string, m map[string]float64) {
 	}
 }
 
-// locked lists the topics whose secrets a node cannot open. All nodes have the same topics, so
-// each is listed once.
+// locked lists the topics whose secrets a node cannot open.
 func (f *findings) locked(m map[string]float64) {
 	for _, series := range slices.Sorted(maps.Keys(m)) {
 		rest, found := strings.CutPrefix(series, `carillon_topic_locked{topic="`)
-		name := strings.TrimSuffix(rest, `"}`)
-		if about := "topic " + name; found && !slices.ContainsFunc(*f, func(one finding) bool { return one.About == about }) {
-			f.add(wrong, about, "its calls wait for a secrets key that a node lacks: put the key back, or set new secrets (carillon ctl topics rotate %s, then --finish) and headers", name)
+		if name := strings.TrimSuffix(rest, `"}`); found {
+			f.add(wrong, "topic "+name, "its calls wait for a secrets key that a node lacks: put the key back, or set new secrets (carillon ctl topics rotate %s, then --finish) and headers", name)
 		}
 	}
 }

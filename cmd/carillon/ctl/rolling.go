@@ -204,6 +204,9 @@ func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (le
 	}
 }
 
+// errNoAnswer is of a node that was waited for in vain.
+var errNoAnswer = errors.New("no answer")
+
 // at asks one node, at the address of its API.
 func (c *Command) at(n *client.Node, path string) ([]byte, error) {
 	alone := *c
@@ -220,7 +223,7 @@ func (c *Command) at(n *client.Node, path string) ([]byte, error) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("no node answers at %s", alone.URL[0])
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("no answer from %s within %s", alone.URL[0], alone.Timeout)
+		return nil, fmt.Errorf("%w from %s within %s", errNoAnswer, alone.URL[0], alone.Timeout)
 	}
 	return body, alone.explain(err, false)
 }
