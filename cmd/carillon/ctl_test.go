@@ -460,6 +460,11 @@ func TestCtl(t *testing.T) {
 			asked:   []string{"GET /v1/topics/orders"}, out: []string{"would delete the topic, cancel 7 timers and drop 3 dead letters; it needs --force\n"},
 		},
 		{
+			name: "topics delete of an empty one as a dry run", args: []string{"topics", "delete", "orders", "--dry-run"},
+			replies: ok(`{"topic":"orders","counts":{"scheduled":0,"ready":0,"leased":0,"done":9,"dead":0}}`),
+			asked:   []string{"GET /v1/topics/orders"}, out: []string{"cancel 0 timers and drop 0 dead letters, unless other topics name it in on_done or on_dead\n"},
+		},
+		{
 			name: "topics delete as a dry run by force", args: []string{"topics", "delete", "orders", "--dry-run", "--force"},
 			replies: ok(`{"topic":"orders","counts":{"scheduled":1,"ready":0,"leased":0,"done":9,"dead":0}}`),
 			asked:   []string{"GET /v1/topics/orders"}, out: []string{"would delete the topic, cancel 1 timers and drop 0 dead letters\n"},

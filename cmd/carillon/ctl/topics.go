@@ -146,7 +146,7 @@ func (p *topicPutCmd) Run(ctl *Command, term *terminal.Terminal) error {
 
 type topicDeleteCmd struct {
 	topicRef
-	Force  bool `help:"Even with timers in it: they are cancelled, and its dead letters are dropped."`
+	Force  bool `help:"Even with timers in it: they are cancelled, and its dead letters are dropped. Or if other topics name it in on_done or on_dead."`
 	DryRun bool `help:"Change nothing; print how many timers and dead letters would go."`
 }
 
@@ -175,8 +175,12 @@ func (d *topicDeleteCmd) count(ctl *Command, term *terminal.Terminal) error {
 	}) error {
 		n := &topic.Counts
 		pending, needs := n.Scheduled+n.Leased, ""
-		if pending+n.Dead > 0 && !d.Force {
+		switch {
+		case d.Force:
+		case pending+n.Dead > 0:
 			needs = "; it needs --force"
+		default: // who names it is not counted
+			needs = ", unless other topics name it in on_done or on_dead"
 		}
 		_, err := fmt.Fprintf(term.Out, "would delete the topic, cancel %d timers and drop %d dead letters%s\n", pending, n.Dead, needs)
 		return err
