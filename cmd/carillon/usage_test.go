@@ -31,6 +31,7 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"serve --http 0.0.0.0:0", "--insecure-no-auth"},
 		{"serve --admin 0.0.0.0:0", "not loopback"},
 		{"sink --status 99", "status 99"},
+		{"sink --listen 7780", `listen: "7780" is not host:port`},
 		{"sink --status 0", "--status: 0 is not within 200 to 599"},
 		{"token --nome x", "unknown flag --nome"},
 		{"ctl", "expected one of"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,9 @@ func (c Config) validate() (Config, error) {
 		c.Out = os.Stdout
 	}
 	var faults []error
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		faults = append(faults, fmt.Errorf("sink: listen: %q is not host:port", c.Listen))
+	}
 	if c.Status < 200 || c.Status > 599 {
 		faults = append(faults, fmt.Errorf("sink: status %d is not within 200 to 599", c.Status))
 	}
