@@ -180,6 +180,33 @@ func TestTopicChangesDeliveryAtAnyNode(t *testing.T) {
 	}
 }
 
+// TestOrdersAreSeenWhereTheyWereGiven: the node that has taken an operator's order shows it from the
+// answer on. Who waits for the end of a drain, or of a growth, would else find that there is none.
+func TestOrdersAreSeenWhereTheyWereGiven(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := trio(t)
+	var unseen []string
+	order := func(i int, method, path, body, word string, shown bool) {
+		nodes[i%3].insist(method, "/v1/cluster/"+path, body)
+		if view := nodes[i%3].must(200, "GET", "/v1/cluster", ""); strings.Contains(view, word) != shown {
+			unseen = append(unseen, path)
+		}
+	}
+	for i := range 12 {
+		order(i, "POST", "nodes/n2/drain", "", `"state":"drain`, true)
+		order(i+1, "PUT", "replicas", `{"replicas":2}`, `"replicas":2,"shards_total"`, true)
+		order(i, "POST", "nodes/n2/resume", "", `"state":"drain`, false)
+		order(i+1, "PUT", "replicas", `{"replicas":3}`, `"replicas":3,"shards_total"`, true)
+	}
+	order(1, "POST", "shards", `{"shards":16}`, `"shards_total":16`, true)
+	if len(unseen) > 0 {
+		t.Errorf("%d of 49 orders were not to be seen yet at the node that had taken them: %q", len(unseen), unseen)
+	}
+}
+
 // TestDeletedTopicIsGoneEverywhere: from the answer to a deletion on, no other node takes the topic
 // for one that has no timers.
 func TestDeletedTopicIsGoneEverywhere(t *testing.T) {

@@ -44,8 +44,7 @@ func (m *Member) setState(ctx context.Context, name string, to, after ring.NodeS
 	if err != nil || n.State == to || n.State == after {
 		return err
 	}
-	_, err = m.Propose(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: to})
-	return err
+	return m.order(ctx, ring.Command{Verb: ring.SetState, NodeID: n.ID, State: to})
 }
 
 // Remove ends a node's membership. A node that is down may be removed as it is, and with force any

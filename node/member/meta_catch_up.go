@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/node/task"
+	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/timer/encoding"
@@ -36,6 +37,16 @@ func (m *metaClient) CatchUp(ctx context.Context) error {
 			return timer.ErrNoLeader
 		}
 	}
+}
+
+// order has the meta group decide what an operator asks for. It returns when this node's copy shows
+// it, so that whoever looks here next does not take the order for one that has been carried out.
+func (m *metaClient) order(ctx context.Context, cmd ring.Command) error {
+	_, err := m.Propose(ctx, cmd)
+	if err == nil {
+		_ = m.CatchUp(ctx) // it is decided all the same
+	}
+	return err
 }
 
 // metaIndex is the newest index of the meta group's state, from its leader, after a majority has

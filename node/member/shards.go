@@ -81,8 +81,7 @@ func (m *Member) followShards(ctx context.Context) bool {
 
 // SetShards lets the number of shards grow to a multiple by 2, 4, 8, …
 func (m *Member) SetShards(ctx context.Context, shards int) error {
-	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetShards, Shards: shards})
-	return err
+	return m.order(ctx, ring.Command{Verb: ring.SetShards, Shards: shards})
 }
 
 // holder is the shard that has the timers of a shard: itself, or the one that it is yet to be
@@ -95,6 +94,5 @@ func (l *local) holder(id timer.ShardID) timer.ShardID {
 }
 
 func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
-	_, err := m.Propose(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
-	return err
+	return m.order(ctx, ring.Command{Verb: ring.SetReplicas, Replicas: replicas})
 }
