@@ -588,12 +588,18 @@ func TestConsoleSearchesAllTopics(t *testing.T) {
 	b.awaitTrue("few questions were asked", asked+" <= 3")
 	b.click("Search the history for this id")
 	b.sees("The history of 1,003 topics has no timer with this id.")
-	// The overview and the dead letters look at as many topics, and say so.
+	// The overview looks at as many topics, the dead letters at as many for each page, and both say so.
+	m.must(t, 200, "PATCH", "/v1/topics/zoo", `{"callback":{"url":"http://127.0.0.1:9/"},"retry":{"max_attempts":1}}`)
+	m.must(t, 201, "PUT", "/v1/topics/zoo/timers/gone", `{"delay":"0s"}`)
 	m.must(t, 200, "POST", "/v1/topics/t0900/pause", "")
 	b.open(p.url + "/")
 	b.sees("Topic t0900 is paused.", "Only the first 1,000 topics by name were looked at.")
 	b.open(p.url + "/#/dead")
-	b.sees("No dead letters.", "Only the first 1,000 topics by name were looked at.")
+	b.sees("No dead letters.", "1,000 topics are looked at, by name: here those from last on.")
+	b.click("Next")
+	b.sees("Dead letters of zoo", "gone", "here those from t0999 on.")
+	b.click("Back")
+	b.sees("No dead letters.", "here those from last on.")
 }
 
 // TestConsoleFindsEndedTimers: a timer that ended long ago is found in the history, and opens.
@@ -796,8 +802,9 @@ func TestConsoleIsReadable(t *testing.T) {
 	long := strings.Repeat("t", 128)
 	s.c.ok(t, "PUT", "/v1/topics/"+long, `{"callback":{"url":"http://127.0.0.1:9/`+strings.Repeat("p", 1900)+`"}}`)
 	s.c.ok(t, "PUT", "/v1/topics/"+long+"/timers/"+long, `{"delay":"1h","labels":["`+strings.Repeat("l", 64)+`"]}`)
+	s.c.ok(t, "PUT", "/v1/topics/"+long+"/timers/dead", `{"delay":"0s","retry":{"max_attempts":1}}`)
 	pages := []struct{ hash, text string }{
-		{"#/topics/" + long, "Policy"}, {"#/topics/" + long + "/timers/" + long, "Attempts"},
+		{"#/dead?topic=" + long, "max_attempts"}, {"#/topics/" + long, "Policy"}, {"#/topics/" + long + "/timers/" + long, "Attempts"},
 		{"#/", "Nodes"}, {"#/topics", "orders"}, {"#/topics/orders", "Policy"}, {"#/topics/orders/timers/order-71", "Attempts"}, {"#/dead?topic=mail", "Dead letters of mail"},
 		{"#/due", "In numbers"}, {"#/receivers", "calls are paused"}, {"#/cluster", "Shard leaders"}, {"#/live", "Events of all nodes"}, {"#/search?q=order-7", "order-70"},
 	}
@@ -813,6 +820,11 @@ func TestConsoleIsReadable(t *testing.T) {
 				b.eval("document.documentElement.scrollWidth", &wide)
 				if wide > width {
 					t.Errorf("%s at %d pixels is %d wide", page.hash, width, wide)
+				}
+				var aside []string
+				b.eval(`[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.innerText.slice(0, 80))`, &aside)
+				if len(aside) > 0 {
+					t.Errorf("%s at %d pixels: tables go on to the right: %q", page.hash, width, aside)
 				}
 				var hidden []string
 				b.eval(`[...document.querySelectorAll('nav.pages [aria-current]')].filter((e) => { const r = e.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; }).map((e) => e.innerText)`, &hidden)

@@ -1,7 +1,6 @@
 // Dead letters by reason, and to redrive a selection of them.
 import { call, get, html, many, num, reasons, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
-import { FirstTopics } from "./topics.js";
-import { Action, Answer, Card, Empty, Failed, Input, say, Table, When } from "./parts.js";
+import { Action, Answer, Card, Empty, Failed, Input, Pages, say, Table, usePages, When } from "./parts.js";
 
 const since = { hour: ["the last hour", 3600000], day: ["the last 24 hours", 86400000], week: ["the last 7 days", 7 * 86400000], all: ["any time", 0] };
 const shown = 200;
@@ -68,11 +67,12 @@ function Letters({ topic, again: topicsAgain }) {
 }
 
 export function Dead({ params }) {
-  const { data, error, again } = useLoad((s) => get("/v1/topics", { counts: true, limit: 1000 }, s), [], 5000);
+  const pages = usePages(), { cursor } = pages;
+  const { data, error, again } = useLoad((s) => get("/v1/topics", { counts: true, cursor, limit: 1000 }, s), [cursor], 5000);
   const with_ = ((data && data.topics) || []).filter((t) => t.counts.dead > 0 || t.topic === params.topic);
   const topic = params.topic || (with_.length === 1 ? with_[0].topic : "");
   return html`<div class="stack"><h1>Dead letters</h1><${Failed} error=${error} again=${again} />
-    <${FirstTopics} of=${data} />
+    ${data && (data.next_cursor || pages.number > 1) && html`<p class="muted">1,000 topics are looked at, by name: here those from ${data.topics[0]?.topic} on.</p><${Pages} pages=${pages} next=${data.next_cursor} />`}
     ${data && !with_.length && html`<${Card}><${Empty}>No dead letters. A timer becomes one when all its attempts failed, when it was too late to call, or when its receiver said stop (410).<//><//>`}
     ${with_.length > 0 && html`<div class="tabs" role="group" aria-label="Topic">${with_.map((t) => html`<a class="button" key=${t.topic} aria-current=${t.topic === topic ? "true" : undefined} href=${`#/dead?topic=${encodeURIComponent(t.topic)}`}>${t.topic} (${num(t.counts.dead)})</a>`)}</div>`}
     ${topic && html`<${Letters} key=${topic} topic=${topic} again=${again} />`}

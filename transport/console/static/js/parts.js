@@ -32,8 +32,8 @@ export function State({ of }) {
 // When shows a moment in both ways: on the clock, and from now.
 export const When = ({ ms }) => (ms ? html`<span class="nowrap" title=${new Date(ms).toISOString()}>${clock(ms)}</span> <span class="muted small nowrap">${ago(ms)}</span>` : "–");
 
-// Url breaks between its parts if it must break.
-export const Url = ({ children }) => html`<span class="mono url">${String(children || "").split(/(?<=[/?&=])(?!\/)/).map((part) => html`${part}<wbr />`)}</span>`;
+// Url breaks between its parts if it must break, and a long part anywhere: it would be as wide as that.
+export const Url = ({ children }) => html`<span class="mono url">${String(children || "").split(/(?<=[/?&=])(?!\/)/).flatMap((part) => part.match(/.{1,40}/gsu) || []).map((part) => html`${part}<wbr />`)}</span>`;
 
 // waits are the causes of waits_for: "waits for …".
 export const waits = { paused: "somebody to resume it", topic_paused: "the topic to be resumed", breaker: "an unhealthy receiver", backoff: "the next retry", key: "another timer of its key", concurrency: "the topic's concurrency limit", rate: "the topic's rate limit", slots: "a free call to its receiver", spread: "its place in the spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader", key_rate: "its key's rate limit", batch: "more timers in its call", order: "an earlier timer of its id", turn: "others that start first" };
