@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/test/memfs"
 	"carillon/test/testkit/growth"
 	"carillon/timer"
@@ -146,6 +147,21 @@ func (h *herd) leadsAgain() time.Duration {
 		longest = max(longest, h.longest())
 	}
 	return longest
+}
+
+// answered is the longest turn after all calls that run have ended at one instant.
+func (h *herd) answered(a delivery.Outcome) time.Duration {
+	h.t.Helper()
+	d := h.hostHarness.calls
+	running := d.running
+	d.running = nil
+	for _, c := range running {
+		c.ended = true
+		d.free(c.permit.dest, c.url)
+		a.StartedMs, a.EndedMs = c.wallMs, h.clock.wallMs
+		c.done(a)
+	}
+	return h.longest()
 }
 
 func receiverOf(i int) string { return fmt.Sprintf("http://receiver-%d/", i) }
@@ -478,6 +494,16 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 				return timer.Command{Kind: timer.Add, Topic: timer.TopicID(i + 2), ID: "x", Spec: &timer.Spec{DueMs: h.due}}
 			})
 			return max(longest, h.touches(), h.called(n+100))
+		}},
+		growth.Dimension{Name: "calls that end at one instant", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, nil)
+			h.hostHarness.calls.auto = 0
+			h.called(n)
+			longest := h.answered(delivery.Outcome{Err: "connection reset by peer"})
+			if counts := h.table().Counts(1); counts.Leased > 0 {
+				t.Errorf("%d have no outcome", counts.Leased)
+			}
+			return longest
 		}},
 		growth.Dimension{Name: "leases of consumers", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull = true }, nil)

@@ -305,3 +305,27 @@ func TestIdentityOfBeforeADoubling(t *testing.T) {
 		})
 	}
 }
+
+// TestManyEndsAtTheEndOfALeadership: calls that end at one instant are judged in several turns. A
+// leadership that ends meanwhile loses none of their ends, so no call is made again.
+func TestManyEndsAtTheEndOfALeadership(t *testing.T) {
+	const n = 2*scheduler.PopBudget + scheduler.LeaseBudget
+	r := newHostHarness(t, nil)
+	for i := range n {
+		r.add(fmt.Sprint(i), 0)
+	}
+	calls := r.calls.take()
+	for _, c := range calls {
+		c.answer(200)
+	}
+	r.turn()
+	if counts := r.table().Counts(1); len(calls) != n || counts.Leased == 0 {
+		t.Fatalf("%d calls, %+v", len(calls), counts)
+	}
+	r.stepDown()
+	r.pass(5 * time.Second)
+	if counts := r.table().Counts(1); counts.Done != n || len(r.calls.take()) > 0 {
+		t.Errorf("%+v after the end of the leadership", counts)
+	}
+	r.audit()
+}

@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"time"
 
@@ -68,6 +68,7 @@ type activeLeases struct {
 	calls   []*batchCall                // whose leases are applied, in order
 	blocked []*activeLease              // leases that client changes wait for
 	moved   map[*activeLease]*Scheduler // to which those of running calls have left
+	toJudge []*activeLease              // whose calls have ended; none if this node does not lead
 	// starting is what Dispatcher.Start is given, here so that a call does not allocate it.
 	starting Delivery
 	pipeline pipeline
@@ -139,23 +140,21 @@ func (al *activeLeases) begin() { al.held, al.calls = heap[*activeLease]{}, nil 
 // judgeReported ends the reports of a former leadership: this node leads again, and judges the
 // attempts itself.
 func (al *activeLeases) judgeReported() {
-	for _, h := range al.handles() {
-		if f := al.byTimer[h]; f.phase == reporting {
-			al.ended(f, &f.attempt)
-		}
+	for _, f := range inPhase(al.byTimer, reporting) {
+		al.ended(f, &f.attempt)
 	}
 }
 
 // end stops a leadership: what has not started never will, and all leases are reported to the next
 // leader. Calls that run are reported when they end.
 func (al *activeLeases) end() {
-	al.blocked, al.pipeline.proposed = nil, 0
-	for _, h := range al.handles() {
-		f := al.byTimer[h]
+	for _, f := range al.blocked {
 		al.env.Refuse(f.waiting)
 		f.waiting = nil
+	}
+	al.blocked, al.pipeline.proposed = nil, 0
+	for _, f := range inPhase(al.byTimer, proposed, held, returned, ended) {
 		switch f.phase {
-		case started: // it continues, and is reported when it ends
 		case proposed, held:
 			f.permit.Cancel()
 			al.reports.begin(f, delivery.Outcome{NotSent: true})
@@ -165,11 +164,23 @@ func (al *activeLeases) end() {
 			al.reports.begin(f, f.attempt)
 		}
 	}
+	for _, f := range al.toJudge {
+		al.ended(f, &f.attempt)
+	}
+	al.toJudge = nil
 }
 
-// handles returns the timers with an active lease, sorted: the order of effects must be
-// deterministic.
-func (al *activeLeases) handles() []timer.Handle { return slices.Sorted(maps.Keys(al.byTimer)) }
+// inPhase returns the leases in some phases, sorted: the order of effects must be deterministic. Where
+// many calls run, few leases are in another phase.
+func inPhase(all map[timer.Handle]*activeLease, phases ...phase) (list []*activeLease) {
+	for _, f := range all {
+		if slices.Contains(phases, f.phase) {
+			list = append(list, f)
+		}
+	}
+	slices.SortFunc(list, func(f, o *activeLease) int { return cmp.Compare(f.handle, o.handle) })
+	return list
+}
 
 // before orders held active leases by due time, then arrival.
 func (l *activeLease) before(o *activeLease) bool {
@@ -317,11 +328,10 @@ func (al *activeLeases) Drain() int {
 	if !al.active {
 		return len(al.byTimer)
 	}
-	for _, h := range al.handles() {
-		switch f := al.byTimer[h]; f.phase {
-		case proposed:
+	for _, f := range inPhase(al.byTimer, proposed, held) {
+		if f.phase == proposed {
 			f.revoked = true
-		case held:
+		} else {
 			al.revoke(f)
 		}
 	}

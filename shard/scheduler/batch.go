@@ -387,9 +387,9 @@ func (al *activeLeases) startMany(c *batchCall) int {
 				return // the next process finds the leases in the log
 			}
 			for i, f := range going {
-				al.ended(f, &outcomes[i])
+				f.attempt = outcomes[i]
+				al.callEnded(f)
 			}
-			al.env.Wake()
 		})
 	})
 	return len(going)

@@ -15,6 +15,7 @@ const (
 	PopBudget   = 1024 // due timers taken from the wheel, or queued again; see queueSteps
 	LeaseBudget = 512  // leases proposed
 	startBudget = 512  // calls started
+	judgeBudget = 1024 // attempts judged, once their calls have ended
 	leastMoves  = 1024 // in the wheel
 	popChunk    = 64
 	leastPops   = 16

@@ -52,7 +52,11 @@ func (al *activeLeases) start(f *activeLease) {
 	job := al.begun(f)
 	done := func(a delivery.Outcome) {
 		f.attempt = a // which nobody else uses while the call runs
-		al.env.Post(func(stopped bool) { al.callEnded(f, stopped) })
+		al.env.Post(func(stopped bool) {
+			if !stopped { // else the next process finds the lease in the log
+				al.callEnded(f)
+			}
+		})
 	}
 	if c, own := f.permit.(canaryDest); own {
 		c.start(done)
@@ -99,11 +103,27 @@ func (al *activeLeases) drop(f *activeLease) {
 	al.over(f)
 }
 
-// callEnded handles the end of a call, on the worker.
-func (al *activeLeases) callEnded(f *activeLease, stopped bool) {
-	if stopped {
-		return // the next process finds the lease in the log
+// callEnded handles the end of a call, on the worker. A leader judges it in this turn, or in the next
+// one if many end at once.
+func (al *activeLeases) callEnded(f *activeLease) {
+	if !al.active {
+		al.ended(f, &f.attempt)
+		return
 	}
-	al.ended(f, &f.attempt)
+	al.toJudge = append(al.toJudge, f)
 	al.env.Wake()
+}
+
+// judgeSteps is what it costs to judge an attempt, in steps of Env.Spent.
+const judgeSteps = 2
+
+// judgeEnded judges the attempts whose calls have ended.
+func (al *activeLeases) judgeEnded() {
+	n := 0
+	for over := false; n < min(len(al.toJudge), judgeBudget) && !over; n++ {
+		f := al.toJudge[n]
+		al.ended(f, &f.attempt)
+		over = al.env.Spent(judgeSteps)
+	}
+	al.toJudge = rest(al.env, al.toJudge, n)
 }

@@ -58,11 +58,7 @@ func (lr *leaseReports) repeat() {
 		return
 	}
 	lr.at = now + reportEvery
-	for _, h := range lr.leases.handles() {
-		f := lr.leases.byTimer[h]
-		if f.phase != reporting {
-			continue
-		}
+	for _, f := range inPhase(lr.leases.byTimer, reporting) {
 		late := now >= f.askedAt+reportGrace && lr.now.Lease >= f.leaseEnd+reportGrace
 		if late || now >= f.askedAt+reportAtLeast && lr.isOver(f) {
 			lr.leases.over(f)
@@ -178,9 +174,8 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 		}
 		return next
 	}
-	for _, h := range s.Leases.handles() {
-		f := s.Leases.byTimer[h]
-		next := where(h, f.seq, f.queue.queue.topic, f.id)
+	for _, f := range inPhase(s.Leases.byTimer, proposed, held, started, ended, returned, reporting) {
+		next := where(f.handle, f.seq, f.queue.queue.topic, f.id)
 		if next == nil {
 			continue
 		}

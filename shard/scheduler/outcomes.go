@@ -99,20 +99,30 @@ func (o *outcomes) mayRepeat(h timer.Handle, d *table.Due) bool {
 	return judge(&topic.Policy, &own, d.Attempts, &delivery.Outcome{Err: Interrupted}, 0).Kind == table.RetryLater
 }
 
+// endBudget is how many outcomes an entry takes, and how many of each other kind of end: there is
+// room for clients' changes beside them, and every replica applies all in one turn.
+const endBudget = 1024
+
+// rest is what a list has after its first n items, which were proposed. It has its turn next.
+// Cost: O(n).
+func rest[T any](env Env, list []T, n int) []T {
+	clear(list[:n])
+	if n == len(list) {
+		return list[:0]
+	}
+	env.WakeNext()
+	return list[n:]
+}
+
 // Propose proposes the outcomes of leases. While the clock is trusted it also proposes
 // expiries, the forgetting of dead letters, and skips.
 func (o *outcomes) Propose(b *table.Batch) {
 	n := 0
-	for ; n < len(o.outcomes) && b.Size() < table.MaxBatchBytes; n++ {
+	for ; n < min(len(o.outcomes), endBudget) && b.Size() < table.MaxBatchBytes; n++ {
 		o.ProposeOutcome(b, &o.outcomes[n].Outcome)
 		o.env.Proposed(Item{outcomeProposed, o.outcomes[n].lease})
 	}
-	if n < len(o.outcomes) {
-		o.env.WakeNext()
-	}
-	left := copy(o.outcomes, o.outcomes[n:])
-	clear(o.outcomes[left:])
-	o.outcomes = o.outcomes[:left]
+	o.outcomes = rest(o.env, o.outcomes, n)
 	if o.sure() && o.cfg.Topics.Current() {
 		o.proposeEnds(b)
 	}
@@ -131,11 +141,11 @@ func (o *outcomes) ProposeOutcome(b *table.Batch, out *table.Outcome) {
 	b.Outcome(out)
 }
 
-// proposeEnds proposes expiries and the forgetting of dead letters. Expiries that the entry has no
-// room for are left for the next one.
+// proposeEnds proposes expiries and the forgetting of dead letters. What the entry has no room for is
+// left for the next one.
 func (o *outcomes) proposeEnds(b *table.Batch) {
 	n := 0
-	for ; n < len(o.expires) && b.Size() < table.MaxBatchBytes; n++ {
+	for ; n < min(len(o.expires), endBudget) && b.Size() < table.MaxBatchBytes; n++ {
 		e := o.expires[n]
 		o.followUp(b, e.handle, timer.Dead, func() (*timer.Timer, []timer.HistoryAttempt) {
 			return o.table.Expired(e.handle, e.seq, e.rev, o.now.WallMs)
@@ -144,14 +154,13 @@ func (o *outcomes) proposeEnds(b *table.Batch) {
 		o.env.Proposed(Item{})
 		o.cfg.Observer.Expired()
 	}
-	for _, e := range o.forgets {
+	o.expires = rest(o.env, o.expires, n)
+	forgets := o.forgets[:min(len(o.forgets), endBudget)]
+	for _, e := range forgets {
 		b.Forget(e.handle, e.seq)
 		o.env.Proposed(Item{})
 	}
-	if n < len(o.expires) {
-		o.env.WakeNext()
-	}
-	o.expires, o.forgets = o.expires[:copy(o.expires, o.expires[n:])], o.forgets[:0]
+	o.forgets = rest(o.env, o.forgets, len(forgets))
 	o.series.proposeSkips(b)
 }
 

@@ -135,6 +135,7 @@ func (s *Scheduler) Run() {
 		s.Rebase()
 	}
 	s.Leases.confirm()
+	s.Leases.judgeEnded()
 	s.due.rearm()
 	if s.timed {
 		s.inherited.scan()

@@ -58,17 +58,18 @@ func (st *seriesTimes) missed(e entry, held bool) bool {
 
 // proposeSkips moves missed occurrences, and series scheduled by a wrong clock, to their next time.
 func (st *seriesTimes) proposeSkips(b *table.Batch) {
-	for _, e := range st.skips {
+	skips, realigns := st.skips[:min(len(st.skips), endBudget)], st.realigns[:min(len(st.realigns), endBudget)]
+	for _, e := range skips {
 		if p, ok := st.table.Series(e.handle); ok && st.table.Live(e.handle, e.seq) {
 			b.Skip(e.handle, e.seq, e.rev, timer.ClampMs(st.calendar.Next(&p.Repeat, p.DueMs, 0, st.now.WallMs)))
 			st.env.Proposed(Item{})
 		}
 	}
-	for _, e := range st.realigns {
+	for _, e := range realigns {
 		b.Skip(e.handle, e.seq, e.rev, e.dueMs)
 		st.env.Proposed(Item{})
 	}
-	st.skips, st.realigns = st.skips[:0], st.realigns[:0]
+	st.skips, st.realigns = rest(st.env, st.skips, len(skips)), rest(st.env, st.realigns, len(realigns))
 }
 
 // overlap is an occurrence whose successor does not wait for its end.
@@ -94,11 +95,12 @@ func (st *seriesTimes) overlap(h timer.Handle, seq, fence uint64) {
 // proposeOverlaps proposes these occurrences. A lost one is scheduled when the attempt ends, or the
 // next attempt starts.
 func (st *seriesTimes) proposeOverlaps(b *table.Batch) {
-	for _, o := range st.overlaps {
+	overlaps := st.overlaps[:min(len(st.overlaps), endBudget)]
+	for _, o := range overlaps {
 		b.Overlap(o.handle, o.seq, o.fence, o.nextMs)
 		st.env.Proposed(Item{})
 	}
-	st.overlaps = st.overlaps[:0]
+	st.overlaps = rest(st.env, st.overlaps, len(overlaps))
 }
 
 // seriesTimes computes occurrences, and is the leader's progress in correcting series that a wrong
