@@ -112,6 +112,7 @@ func (ct *changedTopics) reroute(q *topicQueue) {
 	ct.topics.returnSpares(q)
 	ct.topics.returnCredits(q)
 	ct.topics.leave(q)
+	ct.limits.rest(q) // consumers may fetch its timers now: it asks for none by itself then
 	if len(q.moving) == 0 {
 		ct.rerouting = append(ct.rerouting, q)
 	}

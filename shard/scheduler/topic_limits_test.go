@@ -373,3 +373,29 @@ func TestConsumersAreToldOfPlaces(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceOfATopicThatComesToBePulled: a shard that waits for its topic's rate, as the topic comes to
+// be pulled, must not be granted a place that no consumer asks it for: others would wait for that.
+func TestPlaceOfATopicThatComesToBePulled(t *testing.T) {
+	both := func(p *timer.Policy) {
+		p.Concurrency, p.Rate, p.Serial, p.MinBackoffMs = 1, rate(1, 1), true, time.Hour.Milliseconds()
+	}
+	s := newShards(t, 2, both)
+	s[1].add("kept", 0) // its queue is kept as long as it blocks its key
+	s.turn()
+	s[1].end(delivery.Outcome{Status: 500})
+	waits := s[1].add("a", 0)
+	s.turn()
+	s[1].waits(waits, timer.WaitRate)
+	s.topic(func(p *timer.Policy) { both(p); p.Pull = true })
+	s[1].command(timer.Command{Kind: timer.Cancel, ID: "a"})
+	s.turn()
+	s[0].add("b", 0)
+	for range 50 {
+		s.pass(100 * time.Millisecond)
+		if len(s[0].pull(1, 1)) > 0 {
+			return
+		}
+	}
+	t.Errorf("no consumer gets the place: %+v", s[0].cfg.Limiters.Inspect())
+}
