@@ -525,6 +525,25 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return longest
 		}},
+		// Their leader steps down, and leads again.
+		growth.Dimension{Name: "leases of consumers at a limit", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull, t.Policy.Concurrency = true, 1<<20 }, nil)
+			h.comesDue()
+			leases := 0
+			for range n / 1000 {
+				h.host.SubmitPull(1, 1, 1000, time.Hour.Milliseconds(), func(taken []timer.PulledTimer, err error) { leases += len(taken) })
+				h.runIdle()
+			}
+			longest := h.leadsAgain()
+			for range 50 {
+				h.step(100 * time.Millisecond)
+				longest = max(longest, h.longest())
+			}
+			if counted := h.host.Held(1); leases != n || counted != n {
+				t.Errorf("%d leases, %d are counted, want %d", leases, counted, n)
+			}
+			return longest
+		}},
 		growth.Dimension{Name: "operations at once", N: 2_400, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {

@@ -61,6 +61,9 @@ func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond 
 
 // hold counts a lease until end, which replaces an earlier end.
 func (cl *consumerLeases) hold(h timer.Handle, d *table.Due, end time.Duration) {
+	if c := cl.limits.carried.byTimer[h]; c != nil && c.seq == d.Seq {
+		c.until, c.fence = end, d.Fence
+	}
 	v := cl.byTimer[h]
 	if v == nil {
 		v = &consumerLease{handle: h, seq: d.Seq, fence: d.Fence, end: end}
@@ -84,7 +87,7 @@ func (cl *consumerLeases) drop(h timer.Handle) {
 // active lease ends, the receiver's lasts.
 func (al *activeLeases) handOn(f *activeLease) {
 	if d := al.table.Due(f.handle); f.limits != (counted{}) && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
-		al.limits.carried[f.handle] = carriedLease{seq: f.seq, limits: f.limits}
+		al.limits.carry(&carriedLease{handle: f.handle, seq: f.seq, limits: f.limits})
 		f.limits = counted{}
 	}
 }

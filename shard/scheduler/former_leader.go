@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -141,7 +140,7 @@ func (lr *leaseReports) End(h timer.Handle, fence uint64) {
 // departure is what a scheduler hands over to the child's.
 type departure struct {
 	leases  []*activeLease
-	carried map[timer.Handle]carriedLease // consumers' leases that count at limits
+	carried []*carriedLease // consumers' leases that count at limits
 	acked   acked
 }
 
@@ -157,7 +156,7 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 	departures, order := map[*Scheduler]*departure{}, []*Scheduler{}
 	to := func(next *Scheduler) *departure {
 		if departures[next] == nil {
-			departures[next] = &departure{acked: s.Consumers.acked.clone(), carried: map[timer.Handle]carriedLease{}}
+			departures[next] = &departure{acked: s.Consumers.acked.clone()}
 			order = append(order, next)
 		}
 		return departures[next]
@@ -197,7 +196,7 @@ func (s *Scheduler) Leave(child *Scheduler, owner Owner) {
 		d.leases = append(d.leases, f)
 		s.Leases.move(f, next)
 	}
-	s.limits.depart(where, func(next *Scheduler, h timer.Handle, c carriedLease) { to(next).carried[h] = c })
+	s.limits.depart(where, func(next *Scheduler, c *carriedLease) { to(next).carried = append(to(next).carried, c) })
 	s.Outcomes.leave()
 	if s.active {
 		s.Keys.ReviewDropped(0, 0)
@@ -232,7 +231,9 @@ func (s *Scheduler) take(d *departure) {
 			s.Reports.begin(f, f.attempt)
 		}
 	}
-	maps.Copy(s.limits.carriedOver, d.carried)
+	for _, c := range d.carried {
+		s.limits.carryOver(c)
+	}
 	if s.Consumers.acked.set == nil {
 		s.Consumers.acked = d.acked
 	}
@@ -244,7 +245,7 @@ func (s *Scheduler) passOn(d *departure) {
 	if s.child == nil {
 		return
 	}
-	on := &departure{carried: map[timer.Handle]carriedLease{}}
+	on := &departure{}
 	d.leases = slices.DeleteFunc(d.leases, func(f *activeLease) bool {
 		left := s.left(f.handle, f.seq)
 		if left {
@@ -253,10 +254,10 @@ func (s *Scheduler) passOn(d *departure) {
 		}
 		return left
 	})
-	maps.DeleteFunc(d.carried, func(h timer.Handle, c carriedLease) bool {
-		left := s.left(h, c.seq)
+	d.carried = slices.DeleteFunc(d.carried, func(c *carriedLease) bool {
+		left := s.left(c.handle, c.seq)
 		if left {
-			on.carried[h] = c
+			on.carried = append(on.carried, c)
 		}
 		return left
 	})
@@ -288,23 +289,20 @@ func (o *outcomes) leave() {
 
 // depart stops counting the leases of timers that have left, and passes on those of consumers,
 // which count where their timers are.
-func (tl *topicLimits) depart(where Owner, pass func(*Scheduler, timer.Handle, carriedLease)) {
-	for _, all := range []map[timer.Handle]carriedLease{tl.carried, tl.carriedOver} {
-		for _, h := range slices.Sorted(maps.Keys(all)) {
-			c := all[h]
-			next := where(h, c.seq, nil, "")
+func (tl *topicLimits) depart(where Owner, pass func(*Scheduler, *carriedLease)) {
+	for _, all := range []*carriedLeases{tl.carried, tl.carriedOver} {
+		for range all.ring.Len() {
+			c := all.ring.Rotate()
+			next := where(c.handle, c.seq, nil, "")
 			if next == nil {
 				continue
 			}
-			delete(all, h)
-			if end, held := tl.consumers.byTimer[h]; held {
-				c.until, c.fence = end.end, end.fence
-			}
+			all.drop(c)
 			if c.until == 0 {
 				c.limits.end(tl.now.Mono, 0, true)
 				continue
 			}
-			pass(next, h, c)
+			pass(next, c)
 		}
 	}
 }

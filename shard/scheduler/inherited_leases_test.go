@@ -294,7 +294,7 @@ func TestLeaveToAShardThatHasBeenDivided(t *testing.T) {
 		if !running {
 			end()
 		}
-		first.limits.carriedOver[left] = carriedLease{seq: first.Leases.byTimer[left].seq, until: time.Hour}
+		first.limits.carriedOver.put(&carriedLease{handle: left, seq: first.Leases.byTimer[left].seq, until: time.Hour})
 		first.SetTable(table.New(1, startMs))
 		first.reports = nil
 		first.Leave(third.Scheduler, func(timer.Handle, uint64, *timer.Topic, string) *Scheduler { return second.Scheduler })
@@ -318,8 +318,8 @@ func TestLeaveToAShardThatHasBeenDivided(t *testing.T) {
 		if len(first.reports)+len(second.reports) > 0 {
 			t.Errorf("running %v: so do %+v and %+v", running, first.reports, second.reports)
 		}
-		if len(second.limits.carriedOver) > 0 || third.limits.carriedOver[left].until != time.Hour {
-			t.Errorf("running %v: at limits count %v, of the child %v", running, second.limits.carriedOver, third.limits.carriedOver)
+		if c := third.limits.carriedOver.byTimer[left]; len(second.limits.carriedOver.byTimer) > 0 || c == nil || c.until != time.Hour {
+			t.Errorf("running %v: at limits count %v, of the child %v", running, second.limits.carriedOver.byTimer, c)
 		}
 	}
 }

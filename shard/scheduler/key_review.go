@@ -13,7 +13,7 @@ import (
 // Review updates the key and the limit of a timer that an entry may have changed. A timer reserved
 // for a pull keeps both until its lease is applied or dropped.
 func (kq *keyQueues) Review(h timer.Handle) {
-	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
+	if h == 0 || len(kq.refs)+len(kq.limits.carried.byTimer) == 0 {
 		return
 	}
 	if r, ok := kq.pulls.reserved[h]; ok && kq.table.Live(h, r.seq) {
@@ -91,13 +91,13 @@ func (kq *keyQueues) ReviewDropped(from, last timer.Handle) {
 	}
 	gone := func(h timer.Handle) bool {
 		c, claimed := kq.refs[h]
-		f, foreign := kq.limits.carried[h]
+		f, foreign := kq.limits.carried.byTimer[h]
 		return claimed && !kq.table.Live(h, c.seq) || foreign && !kq.table.Live(h, f.seq)
 	}
-	if len(kq.refs)+len(kq.limits.carried) == 0 || from >= last {
+	if len(kq.refs)+len(kq.limits.carried.byTimer) == 0 || from >= last {
 		return
 	}
-	if int(last-from) <= len(kq.refs)+len(kq.limits.carried) {
+	if int(last-from) <= len(kq.refs)+len(kq.limits.carried.byTimer) {
 		for h := from + 1; h <= last; h++ {
 			if gone(h) {
 				kq.Review(h)
@@ -111,7 +111,7 @@ func (kq *keyQueues) ReviewDropped(from, last timer.Handle) {
 			few = append(few, h)
 		}
 	}
-	for h := range kq.limits.carried {
+	for h := range kq.limits.carried.byTimer {
 		if h > from && h <= last && gone(h) {
 			few = append(few, h)
 		}
@@ -154,7 +154,8 @@ func (kq *keyQueues) scanBlockers() {
 	if kq.scanning = !done; kq.scanning {
 		return
 	}
-	kq.limits.endCarriedOver(true) // the walk has counted those that still hold
+	kq.limits.recounted = true
+	kq.limits.endCarriedOver()
 }
 
 // findBlockers starts scanBlockers.

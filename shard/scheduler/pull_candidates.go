@@ -303,7 +303,7 @@ func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 		pt.keys.reserve(e)
 	}
 	if limits := pt.limits.of(q, e.handle); limits != (counted{}) {
-		pt.limits.carried[e.handle] = carriedLease{seq: e.seq, limits: limits}
+		pt.limits.carry(&carriedLease{handle: e.handle, seq: e.seq, limits: limits})
 	}
 }
 
@@ -333,8 +333,8 @@ func (pt *pulledTopics) undo(h timer.Handle) {
 	if c, ok := pt.keys.refOf(h); ok && c.leased && c.seq == r.seq && c.lane.key.queue.mode.rated() {
 		c.lane.key.bucket.giveBack(r.takenAt)
 	}
-	if c, ok := pt.limits.carried[h]; ok && c.seq == r.seq {
-		delete(pt.limits.carried, h)
+	if c := pt.limits.carried.byTimer[h]; c != nil && c.seq == r.seq {
+		pt.limits.carried.drop(c)
 		c.limits.end(pt.now.Mono, r.takenAt, false)
 	}
 	pt.keys.Review(h)

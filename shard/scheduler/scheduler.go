@@ -189,7 +189,7 @@ func (s *Scheduler) StartHeld() bool {
 func (s *Scheduler) Tick() {
 	s.Reports.repeat()
 	s.series.realignOpen()
-	s.limits.endCarriedOver(false)
+	s.limits.endCarriedOver()
 	s.limits.leaveSome()
 	s.Pulls.renotifyReady()
 }

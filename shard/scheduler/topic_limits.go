@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"carillon/internal/order"
@@ -38,20 +36,50 @@ func (c *counted) end(now, takenAt time.Duration, delivered bool) {
 
 // carriedLease is a counted lease of a consumer or a former leader, in a topic with a limit.
 type carriedLease struct {
+	handle timer.Handle
 	seq    uint64
 	limits counted
-	// In carriedOver: until when it counts at the latest, see LeftGrace; monotonic.
+	// Of a consumer's: until when it counts at the latest, see LeftGrace, by what its leader knew;
+	// monotonic. 0: it is a call's, or is not applied yet.
 	until time.Duration
 	fence uint64 // … and its fence: a table that has not come to it knows nothing of the lease
+	spot  order.Spot[*carriedLease]
+}
+
+// carriedLeases finds carried leases by their timers. Cost of all methods: O(1).
+type carriedLeases struct {
+	byTimer map[timer.Handle]*carriedLease
+	ring    order.Ring[*carriedLease] // the same
+}
+
+func newCarriedLeases() *carriedLeases {
+	return &carriedLeases{byTimer: map[timer.Handle]*carriedLease{}}
+}
+
+// put adds a lease, unless there is one of its timer.
+func (l *carriedLeases) put(c *carriedLease) bool {
+	if l.byTimer[c.handle] != nil {
+		return false
+	}
+	c.spot.Of = c
+	l.byTimer[c.handle] = c
+	l.ring.Push(&c.spot)
+	return true
+}
+
+func (l *carriedLeases) drop(c *carriedLease) {
+	delete(l.byTimer, c.handle)
+	c.spot.Leave()
 }
 
 // topicLimits are the counted leases that are not active leases of this scheduler.
 type topicLimits struct {
 	queues        order.Ring[*topicQueue] // topics with a limit …
 	leaving       int                     // … of which the first so many are of former leaderships
-	carried       map[timer.Handle]carriedLease
-	carriedOver   map[timer.Handle]carriedLease // consumers' leases at the end of the last leadership
-	carriedOverAt time.Duration                 // when to check carriedOver again; monotonic
+	carried       *carriedLeases
+	carriedOver   *carriedLeases // at the end of the last leadership
+	carriedOverAt time.Duration  // when to check carriedOver again; monotonic
+	recounted     bool           // scanBlockers has counted those of carriedOver that still hold
 	// found are the topics whose leases scanBlockers has found for their limits, or will.
 	found map[timer.TopicID]bool
 
@@ -64,14 +92,14 @@ type topicLimits struct {
 
 func newTopicLimits(s *Scheduler) topicLimits {
 	return topicLimits{
-		carriedOver: map[timer.Handle]carriedLease{}, leader: &s.leader,
+		carried: newCarriedLeases(), carriedOver: newCarriedLeases(), leader: &s.leader,
 		consumers: &s.Consumers, keys: &s.Keys, leases: &s.Leases, topics: &s.topics,
 	}
 }
 
 // begin starts a leadership. It keeps carriedOver.
 func (tl *topicLimits) begin() {
-	tl.carried, tl.found = map[timer.Handle]carriedLease{}, map[timer.TopicID]bool{}
+	tl.found = map[timer.TopicID]bool{}
 }
 
 // set starts or stops counting for a topic, by its policy.
@@ -230,26 +258,38 @@ func (tl *topicLimits) countCarried(q *topicQueue, h timer.Handle, d *table.Due)
 	if f := tl.leases.byTimer[h]; f != nil && f.limits != (counted{}) && f.seq == d.Seq {
 		return
 	}
-	c, known := tl.carried[h]
-	if !known {
-		c = carriedLease{seq: d.Seq}
-		if over, ok := tl.carriedOver[h]; ok && over.seq == d.Seq && over.limits == limits {
-			delete(tl.carriedOver, h)
-			c = over
+	c := tl.carried.byTimer[h]
+	if c == nil {
+		if c = tl.carriedOver.byTimer[h]; c != nil && c.seq == d.Seq && c.limits == limits {
+			tl.carriedOver.drop(c)
+		} else {
+			c = &carriedLease{handle: h, seq: d.Seq}
 		}
+		tl.carried.put(c)
 	}
 	c.limits.lend(limits)
-	tl.carried[h] = c
+	if d.Holder != table.ByCall {
+		c.until, c.fence = tl.consumers.holdsUntil(h, d), d.Fence
+	}
+}
+
+// carry counts a lease, and no longer another one of its timer.
+func (tl *topicLimits) carry(c *carriedLease) {
+	if old := tl.carried.byTimer[c.handle]; old != nil {
+		tl.carried.drop(old)
+		old.limits.end(tl.now.Mono, 0, true)
+	}
+	tl.carried.put(c)
 }
 
 // uncountCarried stops counting a lease that an entry has ended.
 func (tl *topicLimits) uncountCarried(h timer.Handle) {
-	c, ok := tl.carried[h]
-	if !ok {
+	c := tl.carried.byTimer[h]
+	if c == nil {
 		return
 	}
 	if d := tl.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
-		delete(tl.carried, h)
+		tl.carried.drop(c)
 		c.limits.end(tl.now.Mono, 0, true)
 	}
 }
@@ -260,16 +300,20 @@ func (tl *topicLimits) uncountCarried(h timer.Handle) {
 func (tl *topicLimits) end() {
 	tl.leaving = tl.queues.Len()
 	tl.leaveSome()
-	for _, h := range slices.Sorted(maps.Keys(tl.carried)) {
-		c, d := tl.carried[h], tl.table.Due(h)
-		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != table.ByCall {
-			c.until, c.fence = tl.consumers.holdsUntil(h, &d), d.Fence
-			tl.carriedOver[h] = c
-			continue
-		}
+	left := tl.carriedOver // of a leadership before, that the last one has not counted again
+	tl.carriedOver, tl.carried, tl.recounted = tl.carried, newCarriedLeases(), false
+	for left.ring.Len() > 0 {
+		c := left.ring.First()
+		left.drop(c)
+		tl.carryOver(c)
+	}
+}
+
+// carryOver goes on counting a lease, unless another one of its timer counts.
+func (tl *topicLimits) carryOver(c *carriedLease) {
+	if !tl.carriedOver.put(c) {
 		c.limits.end(tl.now.Mono, 0, true)
 	}
-	tl.carried = nil
 }
 
 // leaveSome has topics of former leaderships leave their limits, sweepBudget at most, if the turn has
@@ -286,34 +330,43 @@ func (tl *topicLimits) leaveSome() {
 // end: there may be no leader yet, and the next one may extend the lease.
 const LeftGrace = 5 * time.Second
 
-// endCarriedOver stops counting the leases of carriedOver that have ended or are past their time;
-// all: every one.
-func (tl *topicLimits) endCarriedOver(all bool) {
-	if len(tl.carriedOver) == 0 || !all && tl.now.Mono < tl.carriedOverAt {
+// endCarriedOver stops counting the leases of carriedOver that have ended or are past their time, and
+// all of them once they are recounted. It looks at some of them, as leaveSome does.
+func (tl *topicLimits) endCarriedOver() {
+	left := tl.carriedOver.ring.Len()
+	if left == 0 || !tl.recounted && tl.now.Mono < tl.carriedOverAt {
 		return
 	}
 	tl.carriedOverAt = tl.now.Mono + LimitPoll
-	for _, h := range slices.Sorted(maps.Keys(tl.carriedOver)) {
-		c := tl.carriedOver[h]
-		over, until := all, c.until
-		if !over && tl.env.Present() && tl.table.LastFence() >= c.fence {
-			d := tl.table.Due(h)
-			over = d.Seq != c.seq || d.State != timer.Leased
-			until += LeftGrace
+	for n, over := 1, false; n <= min(left, sweepBudget) && !over; n++ {
+		if c := tl.carriedOver.ring.Rotate(); tl.recounted || tl.isOver(c) {
+			tl.carriedOver.drop(c)
+			c.limits.end(tl.now.Mono, 0, true)
 		}
-		if !over && tl.now.Mono < until {
-			continue
+		over = n%scanStep == 0 && tl.env.Spent(scanStep)
+	}
+}
+
+// isOver reports that a lease of carriedOver counts here no more.
+func (tl *topicLimits) isOver(c *carriedLease) bool {
+	until := c.until
+	if tl.env.Present() && tl.table.LastFence() >= c.fence {
+		if d := tl.table.Due(c.handle); until == 0 || d.Seq != c.seq || d.State != timer.Leased {
+			return true
 		}
-		if !over { // the current leader may have extended it
-			for _, b := range c.limits {
-				if b != nil {
-					tl.cfg.Limiters.shares.Abandoned(b.id)
-				}
+		until += LeftGrace
+	}
+	if tl.now.Mono < until {
+		return false
+	}
+	if until > 0 { // the current leader may have extended it
+		for _, b := range c.limits {
+			if b != nil {
+				tl.cfg.Limiters.shares.Abandoned(b.id)
 			}
 		}
-		delete(tl.carriedOver, h)
-		c.limits.end(tl.now.Mono, 0, true)
 	}
+	return true
 }
 
 // refusal returns the limit that refuses a topic one more lease.
