@@ -82,6 +82,8 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 			}
 			text = withoutNumber(withoutValue(text, fault.Context), fault.Context)
 		}
+		text = notInteger.ReplaceAllString(text, "$1 is not a whole number, or too large")
+		text = notFloat.ReplaceAllString(text, "$1 is not a number")
 		if strings.HasPrefix(text, "unknown flag --port") {
 			text += "; the address and port of the API is --http, as --http 127.0.0.1:8080"
 		}
@@ -95,6 +97,12 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 	}
 	return parsed{run: run, help: ctx.Selected().FullPath() + " --help"}, nil
 }
+
+// The parser's faults of what is no number.
+var (
+	notInteger = regexp.MustCompile(`expected a valid \d+ bit u?int but got ("[^"]*")`)
+	notFloat   = regexp.MustCompile(`expected a float but got ("[^"]*")(?: \(string\))?`)
+)
 
 // noValue matches the parser's fault of a flag at the end of the line that has no value.
 var noValue = regexp.MustCompile(`^--([a-z0-9-]+): .*"EOL" \(<EOL>\)$`)

@@ -372,7 +372,7 @@ func TestFaultsNameFlags(t *testing.T) {
 		"--shards: 0 is out of 1–65535":              {"--shards", "0"},
 		"--topic-idle: must be more than 0":          {"--topic-idle", "0s"},
 		"--shards: 65536 is out of 1–65535":          {"--shards", "65536"},
-		"--shards: expected a valid 64 bit int":      {"--shards", "x"},
+		"--shards: \"x\" is not a whole number":      {"--shards", "x"},
 		"--http: \"here\" is not host:port":          {"--http", "here"},
 		"--http-cert, --http-key: give both or none": {"--http-cert", "/nowhere"},
 		"--http-key: stat /nowhere: no such file":    {"--http-cert", "/nowhere", "--http-key", "/nowhere"},
