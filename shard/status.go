@@ -172,6 +172,7 @@ type Stats struct {
 	UnknownZone  int64 // … of which in a time zone that this node lacks
 	Leads        int
 	Faults       int // replicas that are stopped, or whose state is wrong or differs
+	FullShards   int // replicas that have room for no more timers
 	MemoryBytes  int64
 	Memory       Memory
 	Queued       int64 // client operations that are not answered yet
@@ -206,6 +207,9 @@ func (r *replica) stats(s *Stats) {
 	}
 	if r.fault() != "" || r.compare.differs {
 		s.Faults++
+	}
+	if r.public.full.Load() {
+		s.FullShards++
 	}
 	r.machine.stats(s)
 }

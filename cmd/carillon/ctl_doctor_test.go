@@ -90,6 +90,9 @@ func TestDoctor(t *testing.T) {
 			"2 replicas are stopped or differ from the others; its log says which and why",
 			"its disk has damaged the log: check it, then delete the folders damaged-… in its data directory",
 		}},
+		{"a shard is full", goodView, goodMetrics + "carillon_full_shards 1\n", 200, 2, []string{
+			"problem  n1          1 shard is full and refuses adds, whatever memory there is: carillon ctl shards makes more of them\n",
+		}},
 		{"a node is suspect", change(goodView, `"n3","state":"alive"`, `"n3","state":"suspect","silent_ms":1700`), goodMetrics, 200, 1, []string{"it was last heard 1.7 s ago"}},
 		{"no quorum", change(goodView, `"n2","n1","n3"],"state":"ok"`, `"n2","n1","n3"],"state":"no_quorum"`), goodMetrics, 200, 2, []string{"problem  shards      2: 1 no_quorum, 1 ok"}},
 		{"most nodes are down", change(goodView, `"n2","state":"alive"`, `"n2","state":"down"`, `"n3","state":"alive"`, `"n3","state":"down"`, `"leader":"n1",`, "", `"leader":"n2",`, "",

@@ -232,6 +232,7 @@ var (
 	zoneDesc    = prometheus.NewDesc("carillon_unknown_zone_timers", "Timers that are due and wait, since this node's release does not know their time zone.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
 	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or differs from the others'.", nil, nil)
+	fullDesc    = prometheus.NewDesc("carillon_full_shards", "Shards with a replica here that hold as much as one can: their adds are refused.", nil, nil)
 	diskDesc    = prometheus.NewDesc("carillon_disk_free_bytes", "Free bytes of the data directory's file system.", nil, nil)
 	diskLowDesc = prometheus.NewDesc("carillon_disk_low_bytes", "Adds are refused while this many bytes or fewer are free.", nil, nil)
 	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
@@ -249,7 +250,7 @@ const maxBreakerSeries = 200
 var refusedNames = [...]string{shard.RefusedMemory: "memory", shard.RefusedLowDisk: "low_disk", shard.RefusedOverload: "overloaded"}
 
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, zoneDesc, waitingDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, zoneDesc, waitingDesc, leadersDesc, faultsDesc, fullDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -273,6 +274,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(leadersDesc, int64(s.Leads))
 	gauge(faultsDesc, int64(s.Faults))
+	gauge(fullDesc, int64(s.FullShards))
 	gauge(memoryDesc, s.MemoryBytes)
 	gauge(heldDesc, s.Memory.Tables, "tables")
 	gauge(heldDesc, s.Memory.Snapshots, "snapshots")

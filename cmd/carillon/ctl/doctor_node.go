@@ -126,6 +126,9 @@ func (f *findings) faults(node string, m map[string]float64) {
 	if n := int64(m["carillon_replica_faults"]); n > 0 {
 		f.add(wrong, node, "%s; its log says which and why", terminal.Many(n, "replica is stopped or differs from the others", "replicas are stopped or differ from the others"))
 	}
+	if n := int64(m["carillon_full_shards"]); n > 0 {
+		f.add(wrong, node, "%s adds, whatever memory there is: carillon ctl shards makes more of them", terminal.Many(n, "shard is full and refuses", "shards are full and refuse"))
+	}
 	if m["carillon_damaged_folders"] > 0 {
 		f.add(seeTo, node, "its disk has damaged the log: check it, then delete the folders damaged-… in its data directory")
 	}
