@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -426,6 +427,31 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	}
 	if table := r.host.Table(1); table.Restamping() || table.AwaitsSeries() {
 		t.Error("not all series were seen to")
+	}
+	r.audit()
+}
+
+// TestOverlapAcrossAClockSetBack: the first occurrence of a series is due when its client says. If it
+// was called before that, by a clock that was ahead, and is to be called again, the second one, which
+// has not waited for its end, comes after it: there are not two for one time.
+func TestOverlapAcrossAClockSetBack(t *testing.T) {
+	r := newHostHarness(t, nil)
+	at := r.clock.wallMs + 10_000
+	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: at, Repeat: &timer.Repeat{EveryMs: 60_000, Overlap: true}}})
+	r.clock.set(time.Hour)
+	r.pass(time.Second)
+	first := r.one()
+	r.clock.set(-time.Hour)
+	r.pass(time.Second)
+	first.answer(503)
+	r.calls.auto = 200
+	r.pass(80 * time.Second)
+	var got []int64
+	for _, c := range r.calls.take() {
+		got = append(got, c.Job.DueMs-at)
+	}
+	if want := []int64{0, 60_000}; !slices.Equal(got, want) {
+		t.Errorf("called for %v, want %v", got, want)
 	}
 	r.audit()
 }

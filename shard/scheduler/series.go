@@ -187,13 +187,18 @@ func (st *seriesTimes) realignOne(h timer.Handle, now int64) {
 }
 
 // realignedTo returns the corrected due time of an occurrence that a wrong clock scheduled; 0 if it
-// needs none.
+// needs none. It comes after the occurrence before it, if that has not ended: its time may be that of
+// a client, and to come.
 func (st *seriesTimes) realignedTo(h timer.Handle, now int64) int64 {
 	p, ok := st.table.SeriesByRule(h)
 	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {
 		return 0
 	}
-	if next := st.calendar.Nearest(&p.Repeat, p.DueMs, now); next < p.DueMs {
+	from := now
+	if before := st.table.NextLive(h); before != 0 {
+		from = max(from, st.table.Due(before).FirstMs)
+	}
+	if next := st.calendar.Nearest(&p.Repeat, p.DueMs, from); next < p.DueMs {
 		return next
 	}
 	return 0
