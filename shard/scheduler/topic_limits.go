@@ -206,6 +206,10 @@ func (tl *topicLimits) lentKeyless(q *topicQueue) {
 // for at most mostAhead calls at a receiver: about as many as end between two of its turns.
 const turnsAhead, mostAhead = 8, 64
 
+// pollEach is how often a shard asks for places that other nodes may have left, for all its topics
+// together: where more than a thousand wait, each asks less often than each LimitPoll.
+const pollEach = 100 * time.Microsecond
+
 // admit asks the topic's limit for a lease. If refused, the topic waits until it
 // is granted one, or asks again.
 func (tl *topicLimits) admit(q *topicQueue) bool {
@@ -214,6 +218,9 @@ func (tl *topicLimits) admit(q *topicQueue) bool {
 	if !ok {
 		q.limitedMs = tl.now.WallMs
 		if wait < untilNotified {
+			if tl.refusal(q) == timer.WaitConcurrency { // a lease that ends here notifies it
+				wait = max(wait, time.Duration(tl.topics.shut.len())*pollEach)
+			}
 			tl.topics.askAgain(q, wait)
 		}
 	}

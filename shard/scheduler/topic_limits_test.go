@@ -399,3 +399,44 @@ func TestPlaceOfATopicThatComesToBePulled(t *testing.T) {
 	}
 	t.Errorf("no consumer gets the place: %+v", s[0].cfg.Limiters.Inspect())
 }
+
+// countedShares counts the questions for this node's part of limits.
+type countedShares struct {
+	Unlimited
+	asked int
+}
+
+func (c *countedShares) Concurrency(_ *timer.Topic, n int, _ time.Duration) int {
+	c.asked++
+	return n
+}
+
+// TestTopicsAtTheirLimitsAskSeldom: topics that wait for places ask for them again by themselves, as
+// other nodes may have left some. How often they do does not grow with their number.
+func TestTopicsAtTheirLimitsAskSeldom(t *testing.T) {
+	asked := func(topics int) int {
+		shares := &countedShares{}
+		r := newReplica(t)
+		r.cfg.Limiters = NewLimits(shares)
+		for i := range topics {
+			id := timer.TopicID(1 + i)
+			r.topic(id, limited(1))
+			for n := range 2 {
+				r.add(fmt.Sprint(n), 0, func(c *timer.Command) { c.Topic = id })
+			}
+		}
+		for len(r.calls) < topics {
+			r.turn()
+		}
+		r.pass(time.Second)
+		before := shares.asked
+		for range 100 {
+			r.pass(100 * time.Millisecond)
+		}
+		return shares.asked - before
+	}
+	few, many := asked(1_000), asked(4_000)
+	if few == 0 || many > 3*few/2 {
+		t.Errorf("asked %d times in ten seconds with a thousand topics, %d with four", few, many)
+	}
+}

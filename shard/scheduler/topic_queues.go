@@ -147,9 +147,13 @@ func (tq *topicQueues) takeMade() int {
 	return n
 }
 
-// askAgain gives a topic its turn again after a while.
+// askAgain gives a topic its turn again after a while, unless it has one before that.
 func (tq *topicQueues) askAgain(q *topicQueue, after time.Duration) {
-	tq.shut.push(shutKey{until: tq.now.Mono + after, topic: q})
+	at := tq.now.Mono + max(after, time.Millisecond)
+	if q.askAt == 0 || at < q.askAt {
+		q.askAt = at
+		tq.shut.push(shutKey{until: at, topic: q})
+	}
 }
 
 // leave takes a topic's turns away, until it joins again.
@@ -165,7 +169,10 @@ func (tq *topicQueues) reopen() {
 		k := tq.shut.pop()
 		switch {
 		case k.topic != nil:
-			tq.join(k.topic)
+			if q := k.topic; q.askAt == k.until {
+				q.askAt = 0
+				tq.join(q)
+			}
 			continue
 		case k.key != nil:
 			tq.keys.reopen(k.key, k.until)
@@ -248,6 +255,7 @@ type topicQueue struct {
 	// client let one of its timers go, wall clock.
 	limitedMs int64
 	gate      shutGate
+	askAt     time.Duration // when it asks its limit again, in topicQueues.shut; monotonic, 0: it does not
 
 	window   topicWindow
 	windowMs int64 // when it is looked at again, in topicWindows.shut; 0: it is not there
