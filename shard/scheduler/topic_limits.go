@@ -219,7 +219,7 @@ func (tl *topicLimits) admit(q *topicQueue) bool {
 		q.limitedMs = tl.now.WallMs
 		if wait < untilNotified {
 			if tl.refusal(q) == timer.WaitConcurrency { // a lease that ends here notifies it
-				wait = max(wait, time.Duration(tl.topics.shut.len())*pollEach)
+				wait = max(wait, time.Duration(tl.topics.asking)*pollEach)
 			}
 			tl.topics.askAgain(q, wait)
 		}

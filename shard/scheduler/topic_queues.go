@@ -24,6 +24,7 @@ type topicQueues struct {
 	spares    order.Ring[*destQueue] // with permits that are not used yet
 	idle      order.Ring[*destQueue] // the longest first
 	shut      heap[shutKey]          // what a breaker or a limit refused, by when to ask again; keys too
+	asking    int                    // … of which so many are topics
 	gathering order.Heap[*group]     // by when they go
 	sweepAt   int
 	sweeps    int64
@@ -151,6 +152,9 @@ func (tq *topicQueues) takeMade() int {
 func (tq *topicQueues) askAgain(q *topicQueue, after time.Duration) {
 	at := tq.now.Mono + max(after, time.Millisecond)
 	if q.askAt == 0 || at < q.askAt {
+		if q.askAt == 0 {
+			tq.asking++
+		}
 		q.askAt = at
 		tq.shut.push(shutKey{until: at, topic: q})
 	}
@@ -171,6 +175,7 @@ func (tq *topicQueues) reopen() {
 		case k.topic != nil:
 			if q := k.topic; q.askAt == k.until {
 				q.askAt = 0
+				tq.asking--
 				tq.join(q)
 			}
 			continue
