@@ -206,9 +206,13 @@ func (tl *topicLimits) lentKeyless(q *topicQueue) {
 // for at most mostAhead calls at a receiver: about as many as end between two of its turns.
 const turnsAhead, mostAhead = 8, 64
 
-// pollEach is how often a shard asks for places that other nodes may have left, for all its topics
-// together: where more than a thousand wait, each asks less often than each LimitPoll.
-const pollEach = 100 * time.Microsecond
+// A shard asks for places that other nodes may have left each pollEach, for all its topics together:
+// where more than a thousand wait, each asks less often than each LimitPoll. But each asks twice in
+// a turn of its node, where a limit is smaller than the number of nodes.
+const (
+	pollEach = 100 * time.Microsecond
+	mostPoll = 500 * time.Millisecond
+)
 
 // admit asks the topic's limit for a lease. If refused, the topic waits until it
 // is granted one, or asks again.
@@ -219,7 +223,7 @@ func (tl *topicLimits) admit(q *topicQueue) bool {
 		q.limitedMs = tl.now.WallMs
 		if wait < untilNotified {
 			if tl.refusal(q) == timer.WaitConcurrency { // a lease that ends here notifies it
-				wait = max(wait, time.Duration(tl.topics.asking)*pollEach)
+				wait = max(wait, min(time.Duration(tl.topics.asking)*pollEach, mostPoll))
 			}
 			tl.topics.askAgain(q, wait)
 		}
