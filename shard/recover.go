@@ -415,6 +415,7 @@ func (r *recovery) finish() error {
 	rep.membership.index = rep.applied // at the latest: earlier changes are in the membership
 	rep.store.Hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	rep.files.Trim()
+	rep.files.savedAt = rep.w.host.cfg.Clock.Mono() // or before
 	if r.alien || unlogged {
 		// The process before ended between saving a snapshot and logging its mark. The commit index
 		// goes before any answer: a later start without the file then finds that entries are

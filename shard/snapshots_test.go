@@ -266,6 +266,29 @@ func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 	})
 }
 
+// TestIdleShardKeepsItsOlderSnapshotAtAStart: when its snapshots were made is not known after a start.
+// A group that has no new entries yet must not give up the older one at once.
+func TestIdleShardKeepsItsOlderSnapshotAtAStart(t *testing.T) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
+		g := r.host.group(1)
+		for _, id := range []string{"first", "second"} {
+			r.add(id, time.Hour)
+			r.take(g)
+		}
+		r.fillMeta(8)
+		r.kill()
+		r.pass(time.Hour)
+		r.mustOpen()
+		g = r.host.group(1)
+		g.w.now.Mono = r.host.cfg.Clock.Mono()
+		g.applied = g.files.Newest.Index // as before the entry of the new leader
+		g.w.tickFiles(g)
+		if g.files.Older() == g.files.Newest.Index || g.files.Needed()+1 >= g.w.stream.Generation() {
+			t.Errorf("older %d, newest %d; it needs generation %d of %d", g.files.Older(), g.files.Newest.Index, g.files.Needed(), g.w.stream.Generation())
+		}
+	})
+}
+
 // take writes a snapshot of a group now.
 func (h *hostHarness) take(g *replica) {
 	h.t.Helper()
