@@ -180,8 +180,9 @@ func TestTopicChangesDeliveryAtAnyNode(t *testing.T) {
 	}
 }
 
-// TestOrdersAreSeenWhereTheyWereGiven: the node that has taken an operator's order shows it from the
-// answer on. Who waits for the end of a drain, or of a growth, would else find that there is none.
+// TestOrdersAreSeenWhereTheyWereGiven: the node that has taken an operator's order shows it from
+// the answer on. Who waits for the end of a drain, or of a growth, would else find that there is
+// none.
 func TestOrdersAreSeenWhereTheyWereGiven(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

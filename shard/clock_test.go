@@ -431,9 +431,9 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r.audit()
 }
 
-// TestOverlapAcrossAClockSetBack: the first occurrence of a series is due when its client says. If it
-// was called before that, by a clock that was ahead, and is to be called again, the second one, which
-// has not waited for its end, comes after it: there are not two for one time.
+// TestOverlapAcrossAClockSetBack: the first occurrence of a series is due when its client says. If
+// it was called before that, by a clock that was ahead, and is to be called again, the second one,
+// which has not waited for its end, comes after it: there are not two for one time.
 func TestOverlapAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	at := r.clock.wallMs + 10_000

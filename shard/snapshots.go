@@ -36,7 +36,7 @@ type filesState struct {
 	retention.Log
 	restating bool          // the creation or the tombstone is being written to the log
 	failedAt  time.Duration // when writing a snapshot last failed; monotonic, 0 = never
-	savedAt   time.Duration // when the newest snapshot was written, or this process began; monotonic
+	savedAt   time.Duration // when the newest snapshot was written, or the node started; monotonic
 	unread    error         // at a start: a snapshot that may be intact could not be read
 	// The entry that ended the last division, and when that was applied; monotonic. A snapshot from
 	// before has the timers that have left, and a start would divide them again.

@@ -266,8 +266,8 @@ func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 	})
 }
 
-// TestIdleShardKeepsItsOlderSnapshotAtAStart: when its snapshots were made is not known after a start.
-// A group that has no new entries yet must not give up the older one at once.
+// TestIdleShardKeepsItsOlderSnapshotAtAStart: when its snapshots were made is not known after a
+// start. A group that has no new entries yet must not give up the older one at once.
 func TestIdleShardKeepsItsOlderSnapshotAtAStart(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.group(1)

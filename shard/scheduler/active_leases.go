@@ -170,8 +170,8 @@ func (al *activeLeases) end() {
 	al.toJudge = nil
 }
 
-// inPhase returns the leases in some phases, sorted: the order of effects must be deterministic. Where
-// many calls run, few leases are in another phase.
+// inPhase returns the leases in some phases, sorted: the order of effects must be deterministic.
+// Where many calls run, few leases are in another phase.
 func inPhase(all map[timer.Handle]*activeLease, phases ...phase) (list []*activeLease) {
 	for _, f := range all {
 		if slices.Contains(phases, f.phase) {

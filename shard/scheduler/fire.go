@@ -103,8 +103,8 @@ func (al *activeLeases) drop(f *activeLease) {
 	al.over(f)
 }
 
-// callEnded handles the end of a call, on the worker. A leader judges it in this turn, or in the next
-// one if many end at once.
+// callEnded handles the end of a call, on the worker. A leader judges it in this turn, or in the
+// next one if many end at once.
 func (al *activeLeases) callEnded(f *activeLease) {
 	if !al.active {
 		al.ended(f, &f.attempt)

@@ -141,8 +141,8 @@ func (o *outcomes) ProposeOutcome(b *table.Batch, out *table.Outcome) {
 	b.Outcome(out)
 }
 
-// proposeEnds proposes expiries and the forgetting of dead letters. What the entry has no room for is
-// left for the next one.
+// proposeEnds proposes expiries and the forgetting of dead letters. What the entry has no room for
+// is left for the next one.
 func (o *outcomes) proposeEnds(b *table.Batch) {
 	n := 0
 	for ; n < min(len(o.expires), endBudget) && b.Size() < table.MaxBatchBytes; n++ {

@@ -187,8 +187,8 @@ func (st *seriesTimes) realignOne(h timer.Handle, now int64) {
 }
 
 // realignedTo returns the corrected due time of an occurrence that a wrong clock scheduled; 0 if it
-// needs none. It comes after the occurrence before it, if that has not ended: its time may be that of
-// a client, and to come.
+// needs none. It comes after the occurrence before it, if that has not ended: its time may be that
+// of a client, and to come.
 func (st *seriesTimes) realignedTo(h timer.Handle, now int64) int64 {
 	p, ok := st.table.SeriesByRule(h)
 	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {

@@ -206,9 +206,9 @@ func (tl *topicLimits) lentKeyless(q *topicQueue) {
 // for at most mostAhead calls at a receiver: about as many as end between two of its turns.
 const turnsAhead, mostAhead = 8, 64
 
-// A shard asks for places that other nodes may have left each pollEach, for all its topics together:
-// where more than a thousand wait, each asks less often than each LimitPoll. But each asks twice in
-// a turn of its node, where a limit is smaller than the number of nodes.
+// A shard asks for places that other nodes may have left each pollEach, for all its topics
+// together: where more than a thousand wait, each asks less often than each LimitPoll. But each
+// asks twice in a turn of its node, where a limit is smaller than the number of nodes.
 const (
 	pollEach = 100 * time.Microsecond
 	mostPoll = 500 * time.Millisecond
@@ -341,8 +341,8 @@ func (tl *topicLimits) leaveSome() {
 // end: there may be no leader yet, and the next one may extend the lease.
 const LeftGrace = 5 * time.Second
 
-// endCarriedOver stops counting the leases of carriedOver that have ended or are past their time, and
-// all of them once they are recounted. It looks at some of them, as leaveSome does.
+// endCarriedOver stops counting the leases of carriedOver that have ended or are past their time,
+// and all of them once they are recounted. It looks at some of them, as leaveSome does.
 func (tl *topicLimits) endCarriedOver() {
 	left := tl.carriedOver.ring.Len()
 	if left == 0 || !tl.recounted && tl.now.Mono < tl.carriedOverAt {

@@ -374,8 +374,9 @@ func TestConsumersAreToldOfPlaces(t *testing.T) {
 	}
 }
 
-// TestPlaceOfATopicThatComesToBePulled: a shard that waits for its topic's rate, as the topic comes to
-// be pulled, must not be granted a place that no consumer asks it for: others would wait for that.
+// TestPlaceOfATopicThatComesToBePulled: a shard that waits for its topic's rate, as the topic comes
+// to be pulled, must not be granted a place that no consumer asks it for: others would wait for
+// that.
 func TestPlaceOfATopicThatComesToBePulled(t *testing.T) {
 	both := func(p *timer.Policy) {
 		p.Concurrency, p.Rate, p.Serial, p.MinBackoffMs = 1, rate(1, 1), true, time.Hour.Milliseconds()
@@ -411,8 +412,8 @@ func (c *countedShares) Concurrency(_ *timer.Topic, n int, _ time.Duration) int 
 	return n
 }
 
-// TestTopicsAtTheirLimitsAskSeldom: topics that wait for places ask for them again by themselves, as
-// other nodes may have left some. How often they do does not grow with their number.
+// TestTopicsAtTheirLimitsAskSeldom: topics that wait for places ask for them again by themselves,
+// as other nodes may have left some. How often they do does not grow with their number.
 func TestTopicsAtTheirLimitsAskSeldom(t *testing.T) {
 	asked := func(topics int) int {
 		shares := &countedShares{}

@@ -260,7 +260,7 @@ type topicQueue struct {
 	// client let one of its timers go, wall clock.
 	limitedMs int64
 	gate      shutGate
-	askAt     time.Duration // when it asks its limit again, in topicQueues.shut; monotonic, 0: it does not
+	askAt     time.Duration // when it asks its limit again, in topicQueues.shut; monotonic, 0: never
 
 	window   topicWindow
 	windowMs int64 // when it is looked at again, in topicWindows.shut; 0: it is not there

@@ -97,7 +97,8 @@ func TestManyClosedTopics(t *testing.T) {
 }
 
 // TestSnapshotsOfManyClosedTopics: topics may be made and deleted all the time. However many were
-// deleted within the last hour, a table can be loaded, that of a divided shard too, and its child's.
+// deleted within the last hour, a table can be loaded, that of a divided shard too, and its
+// child's.
 func TestSnapshotsOfManyClosedTopics(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Topic: 7, ID: "x", Spec: &timer.Spec{DueMs: 5000}})

@@ -588,7 +588,8 @@ func TestConsoleSearchesAllTopics(t *testing.T) {
 	b.awaitTrue("few questions were asked", asked+" <= 3")
 	b.click("Search the history for this id")
 	b.sees("The history of 1,003 topics has no timer with this id.")
-	// The overview looks at as many topics, the dead letters at as many for each page, and both say so.
+	// The overview looks at as many topics, the dead letters at as many for each page, and both say
+	// so.
 	m.must(t, 200, "PATCH", "/v1/topics/zoo", `{"callback":{"url":"http://127.0.0.1:9/"},"retry":{"max_attempts":1}}`)
 	m.must(t, 201, "PUT", "/v1/topics/zoo/timers/gone", `{"delay":"0s"}`)
 	m.must(t, 200, "POST", "/v1/topics/t0900/pause", "")

@@ -13,11 +13,12 @@ func peekStale(fd uintptr) bool {
 	return err != syscall.EAGAIN && err != syscall.EWOULDBLOCK
 }
 
-// fateOf is what has become of the bytes that were written to the socket after the first ones, where
-// neither a read nor a write has failed. The other end closed before it had any of them if its end
-// came first, and was followed by a refusal of bytes of which it had confirmed none. An end alone
-// is not enough: it may read on. Nor is a refusal alone: that does not confirm what was read before
-// it. So this asks only until it has a word: a refusal is the error of the first read after it.
+// fateOf is what has become of the bytes that were written to the socket after the first ones,
+// where neither a read nor a write has failed. The other end closed before it had any of them if
+// its end came first, and was followed by a refusal of bytes of which it had confirmed none. An end
+// alone is not enough: it may read on. Nor is a refusal alone: that does not confirm what was read
+// before it. So this asks only until it has a word: a refusal is the error of the first read after
+// it.
 func fateOf(fd uintptr, first int64) fate {
 	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil || int64(info.Bytes_acked) > synBytes+first {
