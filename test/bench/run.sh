@@ -161,16 +161,28 @@ section "lateness: 1,000 timers a second at random times"
 section "lateness: N in one instant"
 for n in 3500 3500 3500 50000; do "${first[@]}" "$carillon" loadtest fire --url "$url" -n $n --same-instant --delay 5s --batch 100; done
 
-section "adds, 2,000 a second: in quiet, and while 50,000 timers of one instant fire"
-adds() { "${first[@]}" "$carillon" loadtest add --url "$url" -R 2000 -d 2s --warmup 0s --topic kept --keep -q | grep -E '^ *latency'; }
+section "adds, 2,000 a second: in quiet, while 50,000 timers of one instant fire, and beside a busy loop on each processor for as long (goal 1.5 ×, floor 2 × of that)"
+adds() { # NAME
+	"${first[@]}" "$carillon" loadtest add --url "$url" -R 2000 -d 2s --warmup 0s --topic kept --keep -q >"$dir/adds"
+	awk -v name="$1" '$1 == "latency" {print name ": p99 " $4 " ms"}' "$dir/adds"
+	awk '$1 == "latency" {print $4}' "$dir/adds" >"$dir/adds.$1"
+}
 for _ in 1 2 3; do
-	adds
+	adds quiet
 	"${first[@]}" "$carillon" loadtest fire --url "$url" -n 50000 --same-instant --delay 5s --batch 100 -q >"$dir/fire" &
 	fire=$!
 	pause 4.8 # the instant is 5 s after its start
-	adds
+	adds herd
 	wait "$fire"
 	grep -E '^ *lateness' "$dir/fire"
+	loops=()
+	for _ in $(seq "$(nproc)"); do
+		"${first[@]}" timeout "$(awk '$1 == "lateness" {print $NF / 1000}' "$dir/fire")" sh -c 'while :; do :; done' &
+		loops+=("$!")
+	done
+	adds busy
+	wait "${loops[@]}" || true # 124: the time is over
+	paste "$dir/adds.quiet" "$dir/adds.herd" "$dir/adds.busy" | awk '{printf "herd to busy loops: %.2f ×, to quiet: %.2f ×\n", $2 / $3, $2 / $1}'
 done
 
 receivers=${RECEIVERS:-100000}
