@@ -98,9 +98,6 @@ type Command struct {
 	Claim *LeaseUpdate
 }
 
-// LateMs is how many milliseconds past its due time an add counts as late.
-const LateMs = 60_000
-
 // Merge is the rule for an add with an id that is in use. The values are part of the log format.
 //
 // If the id is scheduled: Keep leaves the pending timer as it is; Replace replaces it; Debounce

@@ -20,9 +20,6 @@ func (f *Former) cancelled() bool {
 	return f.State == Cancelled || f.State == Leased && f.CancelRequested
 }
 
-// Late reports whether a command with this due time is late that must not be.
-func (c *Command) Late(dueMs, nowMs int64) bool { return c.NotLate && nowMs-dueMs > LateMs }
-
 // Meets reports whether a version is the one that the command requires, if any.
 func (c *Command) Meets(version uint32) bool { return c.IfMatch == 0 || c.IfMatch == version }
 
