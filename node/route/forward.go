@@ -59,14 +59,18 @@ func anyRefused(ops []timer.Op) bool {
 
 // finish brings operations to an end. tried: this node has been asked for all of them.
 func (r *Router) finish(ctx context.Context, ops []timer.Op, begin time.Duration, tried bool) {
-	q := opsRequest{Router: r, ops: ops, Backoff: task.NewBackoff(r.tasks, begin)}
+	q := opsRequest{Router: r, ops: ops, Backoff: task.NewBackoff(r.tasks, begin), targets: map[timer.ShardID]*target{}}
 	if tried {
 		for i := range ops {
 			t := q.target(ops[i].Shard)
 			t.node, t.asked = r.self, true
 		}
 	} else {
-		q.send(ctx, nil)
+		all := make([]int, len(ops))
+		for i := range all {
+			all[i] = i
+		}
+		q.send(ctx, all)
 	}
 	for {
 		todo, hinted := q.collectRetryable()
@@ -94,26 +98,15 @@ type opsRequest struct {
 	ops   []timer.Op
 	round int
 
-	one   target // the only one of most requests
-	oneOf timer.ShardID
-	more  map[timer.ShardID]*target
+	targets map[timer.ShardID]*target
 }
 
 // target is where a shard's operations go. It is chosen once a round, so that they go together.
 func (r *opsRequest) target(id timer.ShardID) *target {
-	if r.oneOf == 0 {
-		r.oneOf, r.one.round = id, -1
-	}
-	if r.oneOf == id {
-		return &r.one
-	}
-	t := r.more[id]
+	t := r.targets[id]
 	if t == nil {
-		if r.more == nil {
-			r.more = make(map[timer.ShardID]*target)
-		}
 		t = &target{round: -1}
-		r.more[id] = t
+		r.targets[id] = t
 	}
 	return t
 }
@@ -161,10 +154,10 @@ func (r *opsRequest) collectRetryable() (todo []int, hinted bool) {
 type nodeBatch struct {
 	node uint64
 	ops  []timer.Op
-	at   []int // where each is in the request; nil: the batch is the whole request
+	at   []int // where each is in the request
 }
 
-// send has the operations at todo, nil for all, answered by their nodes.
+// send has the operations at todo answered by their nodes.
 func (r *opsRequest) send(ctx context.Context, todo []int) {
 	batches := r.split(todo)
 	if len(batches) == 1 {
@@ -188,19 +181,6 @@ func (r *opsRequest) send(ctx context.Context, todo []int) {
 
 // split makes one batch for each node, in the order of the operations.
 func (r *opsRequest) split(todo []int) []nodeBatch {
-	if todo == nil {
-		node, same := r.node(r.ops[0].Shard), true
-		for i := range r.ops {
-			same = same && r.node(r.ops[i].Shard) == node
-		}
-		if same {
-			return []nodeBatch{{node: node, ops: r.ops}}
-		}
-		todo = make([]int, len(r.ops))
-		for i := range todo {
-			todo[i] = i
-		}
-	}
 	var batches []nodeBatch
 	for _, i := range todo {
 		o := &r.ops[i]
