@@ -69,7 +69,7 @@ func (r *receiver) book(d *sink.Delivery) {
 	r.tally.fired.Add(1)
 	r.window(d.ArrivedUs)
 	if d.ArrivedUs >= r.measureUs {
-		r.tally.lateness.Record(d.Conn, d.ArrivedUs-due*1000)
+		r.tally.lateness.Record(d.ArrivedUs - due*1000)
 	}
 }
 

@@ -239,7 +239,7 @@ func (r *run) load(ctx context.Context) {
 }
 
 func (r *run) worker(number int, targets []target, leaders *client.Leaders) *worker {
-	w := &worker{stripe: uint64(number), own: number % len(targets), leaders: leaders,
+	w := &worker{own: number % len(targets), leaders: leaders,
 		requests: newRequests(r.names, r.ledger, r.callback, r.receivers),
 		ledger:   r.ledger, tally: r.tally}
 	for _, t := range targets {

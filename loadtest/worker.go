@@ -35,7 +35,6 @@ type source interface {
 
 // worker has one request in flight: it sends a call, waits for the answer, books it.
 type worker struct {
-	stripe   uint64
 	own      int     // the link of calls whose leader is not known
 	links    []*link // by target
 	leaders  *client.Leaders
@@ -262,7 +261,7 @@ func (w *worker) measure(failed int64, answered bool, from, now time.Time) {
 	w.tally.errors.Add(failed)
 	w.tally.ops.Add(int64(len(w.call.numbers)) - failed)
 	if answered {
-		w.tally.latency.Record(w.stripe, now.Sub(from).Microseconds())
+		w.tally.latency.Record(now.Sub(from).Microseconds())
 	}
 }
 

@@ -1,8 +1,7 @@
 // Package hist keeps latency distributions for the load tester and the sink.
 //
-// A Histogram belongs to one goroutine. A Recorder is written by many: it is
-// striped, so that writers that bring different stripe numbers rarely share a
-// lock, and one reader drains it from time to time into a Histogram.
+// A Histogram belongs to one goroutine. A Recorder is written by many, and one
+// reader drains it from time to time into a Histogram.
 //
 // Values are microseconds from 0 to Max, kept with three significant digits;
 // larger ones are counted as Max, negative ones as 0.
@@ -18,9 +17,6 @@ import (
 const Max = int64(3600 * 1e6)
 
 const significantDigits = 3
-
-// stripes bounds the memory of a Recorder: about 190 KB each.
-const stripes = 8
 
 // Summary is a distribution as reports show it, in milliseconds.
 type Summary struct {
@@ -107,40 +103,24 @@ func (h *Histogram) atMs(percentile float64) float64 {
 
 // Recorder is written by many goroutines and drained by one.
 type Recorder struct {
-	stripe [stripes]stripe
-}
-
-type stripe struct {
 	mu sync.Mutex
 	h  *Histogram
-	_  [48]byte // keeps two stripes' locks off one cache line
 }
 
 // NewRecorder returns an empty recorder.
-func NewRecorder() *Recorder {
-	r := new(Recorder)
-	for i := range r.stripe {
-		r.stripe[i].h = New()
-	}
-	return r
-}
+func NewRecorder() *Recorder { return &Recorder{h: New()} }
 
-// Record adds one value. Any stripe number will do; writers that run side by
-// side should bring different ones.
-func (r *Recorder) Record(stripe uint64, us int64) {
-	s := &r.stripe[stripe%stripes]
-	s.mu.Lock()
-	s.h.Record(us)
-	s.mu.Unlock()
+// Record adds one value.
+func (r *Recorder) Record(us int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Record(us)
 }
 
 // Drain moves everything recorded so far into the given histogram.
 func (r *Recorder) Drain(into *Histogram) {
-	for i := range r.stripe {
-		s := &r.stripe[i]
-		s.mu.Lock()
-		into.Merge(s.h)
-		s.h.Reset()
-		s.mu.Unlock()
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	into.Merge(r.h)
+	r.h.Reset()
 }

@@ -54,10 +54,10 @@ func TestCurveRises(t *testing.T) {
 func TestRecorderDrainsEverythingOnce(t *testing.T) {
 	r := NewRecorder()
 	var writers sync.WaitGroup
-	for w := range uint64(16) {
+	for range 16 {
 		writers.Go(func() {
 			for i := range int64(1000) {
-				r.Record(w, i)
+				r.Record(i)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func BenchmarkRecorder(b *testing.B) {
 		var us int64
 		for pb.Next() {
 			us += 7
-			r.Record(uint64(us), us%100_000)
+			r.Record(us % 100_000)
 		}
 	})
 }

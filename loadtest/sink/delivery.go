@@ -16,13 +16,12 @@ type Delivery struct {
 	Timestamp []byte // webhook-timestamp as sent
 	Signature []byte // webhook-signature as sent
 	Body      []byte
-	DueMs     int64  // Carillon-Due, -1 when absent or not a number
-	AskedMs   int64  // Carillon-Asked, asked_ms in a call of many, -1 when absent or not a number
-	Attempt   int64  // Carillon-Attempt, -1 when absent or not a number
-	Fence     int64  // Carillon-Fence, -1 when absent or not a number
-	ArrivedUs int64  // wall clock as the request had been read, Unix µs
-	ClockUs   int64  // the node's test clock, Unix µs; 0: it has none
-	Conn      uint64 // the connection's number, for choosing a stripe
+	DueMs     int64 // Carillon-Due, -1 when absent or not a number
+	AskedMs   int64 // Carillon-Asked, asked_ms in a call of many, -1 when absent or not a number
+	Attempt   int64 // Carillon-Attempt, -1 when absent or not a number
+	Fence     int64 // Carillon-Fence, -1 when absent or not a number
+	ArrivedUs int64 // wall clock as the request had been read, Unix µs
+	ClockUs   int64 // the node's test clock, Unix µs; 0: it has none
 
 	Answer []byte // set by the handler: the answer's body
 

@@ -54,7 +54,7 @@ func ReadMany(d *Delivery, timers []Delivery) (_ []Delivery, ok bool) {
 	list := gjson.GetBytes(d.Body, "timers")
 	ok = gjson.ValidBytes(d.Body) && list.IsArray()
 	list.ForEach(func(_, t gjson.Result) bool {
-		one := Delivery{DueMs: -1, AskedMs: -1, Attempt: -1, Fence: -1, ArrivedUs: d.ArrivedUs, ClockUs: d.ClockUs, Conn: d.Conn}
+		one := Delivery{DueMs: -1, AskedMs: -1, Attempt: -1, Fence: -1, ArrivedUs: d.ArrivedUs, ClockUs: d.ClockUs}
 		ok = ok && t.IsObject()
 		t.ForEach(func(name, value gjson.Result) bool {
 			switch name.Str {

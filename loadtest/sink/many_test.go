@@ -29,7 +29,7 @@ func TestReadMany(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &want); err != nil {
 		t.Fatal(err)
 	}
-	got, ok := ReadMany(&Delivery{Body: []byte(body), Conn: 3}, nil)
+	got, ok := ReadMany(&Delivery{Body: []byte(body)}, nil)
 	if !ok || len(got) != len(want.Timers) {
 		t.Fatalf("%t, %d timers", ok, len(got))
 	}
@@ -40,7 +40,7 @@ func TestReadMany(t *testing.T) {
 			asked = *w.AskedMs
 		}
 		if g := &got[i]; string(g.Topic) != w.Topic || string(g.Timer) != w.ID || string(g.WebhookID) != w.WebhookID || string(g.Body) != payload ||
-			g.DueMs != w.DueMs || g.Attempt != w.Attempt || g.Fence != w.Fence || g.AskedMs != asked || g.Conn != 3 {
+			g.DueMs != w.DueMs || g.Attempt != w.Attempt || g.Fence != w.Fence || g.AskedMs != asked {
 			t.Errorf("timer %d is %+v, want %+v", i, g, w)
 		}
 	}

@@ -173,7 +173,6 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		Fence:     Decimal(header.Peek("Carillon-Fence")),
 		ArrivedUs: time.Now().UnixMicro(),
 		ClockUs:   testClock(header.Peek("Carillon-Test-Clock")),
-		Conn:      ctx.ConnID(),
 		header:    header,
 	}
 	ctx.SetStatusCode(s.handle(d))

@@ -155,7 +155,7 @@ func (s *Sink) count(d *Delivery) int {
 		s.counters.early.Add(1)
 	}
 	if d.DueMs >= 0 {
-		s.lateness.Record(d.Conn, d.LatenessUs())
+		s.lateness.Record(d.LatenessUs())
 	}
 	status, remark := s.judge(d)
 	if status >= 200 && status < 300 {
