@@ -129,10 +129,14 @@ func (c *Calendar) Coming(t *timer.Timer, nowMs int64, n int) []int64 {
 		n = min(n, left)
 	}
 	skipped := p.CatchUp == timer.CatchUpSkip && t.Attempts == 0 && nowMs-due > MissedAfterMs
-	if running || skipped {
-		due = c.following(p, due, nowMs)
+	if !running && !skipped && n > 0 { // it may be due at 0, which means none of those that follow
+		out = append(out, due)
 	}
-	for ; len(out) < n && due != 0 && (p.UntilMs == 0 || due <= p.UntilMs); due = c.following(p, due, nowMs) {
+	for len(out) < n {
+		due = c.following(p, due, nowMs)
+		if due == 0 || p.UntilMs != 0 && due > p.UntilMs {
+			break
+		}
 		out = append(out, due)
 	}
 	return out

@@ -86,11 +86,13 @@ func TestComing(t *testing.T) {
 		{"all, late", 10, 45, func(t *timer.Timer) { t.Repeat.CatchUp = timer.CatchUpAll }, 6, []int64{10, 20, 30, 40, 50, 60}},
 		{"skip, late", 10, 45, func(t *timer.Timer) { t.Repeat.CatchUp = timer.CatchUpSkip }, 2, []int64{50, 60}},
 		{"skip, tried", 10, 45, func(t *timer.Timer) { t.Repeat.CatchUp, t.Attempts = timer.CatchUpSkip, 1 }, 2, []int64{10, 50}},
+		{"at the epoch", 0, 45, nil, 3, []int64{0, 50, 60}},
 		{"running", 10, 12, func(t *timer.Timer) { t.State = timer.Leased }, 2, []int64{20, 30}},
 		{"count", 30, 5, func(t *timer.Timer) { t.Repeat.Count, t.Occurrence = 4, 3 }, 5, []int64{30, 40}},
 		{"count, running", 30, 5, func(t *timer.Timer) { t.Repeat.Count, t.Occurrence, t.State = 4, 3, timer.Leased }, 5, []int64{40}},
 		{"the last runs", 30, 5, func(t *timer.Timer) { t.Repeat.Count, t.Occurrence, t.State = 4, 4, timer.Leased }, 5, []int64{}},
 		{"until", 30, 5, func(t *timer.Timer) { t.Repeat.UntilMs = 40 * minute }, 5, []int64{30, 40}},
+		{"moved behind until", 50, 5, func(t *timer.Timer) { t.Repeat.UntilMs = 40 * minute }, 5, []int64{50}}, // it is called
 		{"over", 30, 5, func(t *timer.Timer) { t.State = timer.Done }, 5, []int64{}},
 		{"went on", 30, 5, func(t *timer.Timer) { t.Occurrence = 0 }, 5, []int64{}},
 		{"none", 30, 5, func(t *timer.Timer) { t.Repeat = nil }, 5, []int64{}},

@@ -135,6 +135,12 @@ func TestNextTimes(t *testing.T) {
 		t.Errorf("read as %v", got)
 	}
 	next(h.do("GET", timersPath+"/s?next=100", ""), 100)
+	// The epoch is a time as any other, and no sign for none: a usual start for what comes at midnight.
+	epoch := `{"id":"e",` + cb + `,"at":"1970-01-01T00:00:00Z","repeat":{"every":"24h"}}`
+	r := h.do("POST", timersPath+"?dry_run=true", epoch).has("next_attempt", `"1970-01-01T00:00:00.000Z"`)
+	if got := next(r, 5); got[0] != "1970-01-01T00:00:00.000Z" || got[1] != "2026-06-02T00:00:00.000Z" {
+		t.Errorf("days since the epoch are %v", got)
+	}
 	h.do("PATCH", timersPath+"/s", `{"repeat":{"every":"1h","count":2}}`).want(200)
 	next(h.do("GET", timersPath+"/s?next=5", ""), 2)
 	if got := next(h.do("PATCH", timersPath+"/s?dry_run=true", `{"at_local":"2027-03-28T02:30:00","zone":"Europe/Berlin"}`), 2); got[0] != "2027-03-28T01:30:00.000Z" {

@@ -74,7 +74,7 @@ func (w *Writer) appendRun(o *web.Object, t *timer.Timer) {
 	}
 	o.OptText("last_error", t.ShownError())
 	if t.State == timer.Scheduled {
-		o.OptTime("next_attempt", t.NextMs)
+		o.B = web.AppendTime(o.B, "next_attempt", t.NextMs)
 	}
 	o.B = web.AppendTime(o.B, "created", t.CreatedMs)
 	o.B = web.AppendTime(o.B, "updated", t.UpdatedMs)
