@@ -344,6 +344,10 @@ func TestCtl(t *testing.T) {
 			asked: []string{`GET /v1/topics/t/timers/x?next=5`}, out: []string{"none is to come\n"},
 		},
 		{
+			name: "next of a timer that is over", args: []string{"next", "t", "x"}, replies: ok(`{"id":"x","state":"cancelled","due":"2099-01-01T00:00:00.000Z"}`),
+			asked: []string{`GET /v1/topics/t/timers/x?next=5`}, out: []string{"none is to come\n"},
+		},
+		{
 			name: "add by two clocks", args: []string{"add", "t", "--at-local", "2030-01-01T01:00:00", "--cron", "0 8 * * *", "--zone", "Europe/Berlin"}, replies: []reply{{status: 201, body: oneTimer}},
 			asked: []string{`POST /v1/topics/t/timers {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin","repeat":{"cron":"0 8 * * *","zone":"Europe/Berlin"}}`}, out: []string{"x"},
 		},

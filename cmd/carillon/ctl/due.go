@@ -49,10 +49,11 @@ func (c *Command) now() time.Time {
 // of the series, or of this machine.
 func printTimes(out io.Writer, t *client.Timer, zone string, now func() time.Time) error {
 	times := t.Next
-	if t.Repeat == nil {
-		times = []time.Time{t.Due}
-	} else {
+	switch {
+	case t.Repeat != nil:
 		zone = cmp.Or(zone, t.Repeat.Zone)
+	case t.State == client.Scheduled || t.State == client.Leased:
+		times = []time.Time{t.Due}
 	}
 	if len(times) == 0 {
 		_, err := fmt.Fprintln(out, "none is to come")
