@@ -49,7 +49,7 @@ func TestDestinations(t *testing.T) {
 		t.Errorf("%d: %v\nwant %v", len(r), r[len(r)-1], want)
 	}
 	next := h.do("GET", "/v1/destinations?limit=1", "").want(200).json()["next_cursor"].(string)
-	for _, query := range []string{"state=sick", "state=open,", "limit=0", "cursor=x", "state=open&cursor=" + next, "topic=a"} {
+	for _, query := range []string{"state=sick", "state=open,", "state=", "limit=0", "cursor=x", "state=open&cursor=" + next, "topic=a"} {
 		if r := h.do("GET", "/v1/destinations?"+query, ""); r.status != 400 {
 			t.Errorf("%s: %d", query, r.status)
 		}

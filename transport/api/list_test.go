@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/timers"
 	"carillon/transport/api/web"
 )
 
@@ -285,7 +286,7 @@ func TestListOfAllTopics(t *testing.T) {
 		t.Errorf("in parts, one id: %v", got)
 	}
 	h.do("GET", "/v1/timers?id=t-1&id_prefix=t", "", root).problem(400, web.BadRequest)
-	h.do("GET", "/v1/timers?id=%7B", "", root).problem(400, web.BadName)
+	h.do("GET", "/v1/timers?id=%7B", "", root).problem(400, web.BadName).has("detail", `"query: id `+timers.IDRule+`"`)
 	h.do("GET", "/v1/timers?cursor=x", "", root).problem(400, web.BadRequest)
 	h.do("GET", "/v1/timers?topic=mail", "", root).problem(400, web.BadRequest)
 }

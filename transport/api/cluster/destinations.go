@@ -13,9 +13,9 @@ import (
 // Destinations answers the receivers that the cluster calls, those that are unwell first.
 func Destinations(rq *web.Request) *web.Problem {
 	limit := rq.Query.Limit()
-	states, _ := rq.Query.Value("state")
+	states, chosen := rq.Query.Value("state")
 	wanted := backend.DestinationStates
-	if states != "" {
+	if chosen {
 		wanted = nil
 		for name := range strings.SplitSeq(states, ",") {
 			if !slices.Contains(backend.DestinationStates, backend.DestinationState(name)) {

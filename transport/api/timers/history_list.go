@@ -13,7 +13,7 @@ func History(rq *web.Request) *web.Problem {
 	q := &timer.HistoryQuery{}
 	if id, given := rq.Query.Value("id"); given {
 		if !web.ValidID(id) {
-			rq.Query.Reject(web.BadName, "query: "+IDRule)
+			rq.Query.Reject(web.BadName, "query: id "+IDRule)
 		}
 		q.ID = id
 	}

@@ -21,7 +21,7 @@ func ListAll(rq *web.Request) *web.Problem {
 		case q.IDPrefix != "":
 			rq.Query.Reject(web.BadRequest, "query: give id or id_prefix, not both")
 		case !web.ValidID(id):
-			rq.Query.Reject(web.BadName, "query: "+IDRule)
+			rq.Query.Reject(web.BadName, "query: id "+IDRule)
 		}
 		q.IDPrefix, q.WholeID = id, true
 	}
