@@ -37,7 +37,7 @@ func (h *harness) listen(t *testing.T, target, token string) *eventReader {
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
-	checkDocumented(t, "GET", target, 200)
+	checkDocumented(t, "GET", target, 200, resp.Header)
 	return &eventReader{t, bufio.NewReader(resp.Body), func() { resp.Body.Close() }}
 }
 

@@ -119,7 +119,7 @@ func (h *harness) do(method, target, body string, headers ...string) *reply {
 		h.t.Fatal(err)
 	}
 	r := h.read(method)
-	checkDocumented(h.t, method, target, r.status)
+	checkDocumented(h.t, method, target, r.status, r.header)
 	return r
 }
 

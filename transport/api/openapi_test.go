@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +18,8 @@ import (
 
 // openAPI is as much of docs/openapi.yaml as the tests look at.
 type openAPI struct {
-	Paths map[string]map[string]any `yaml:"paths"`
+	Paths      map[string]map[string]any `yaml:"paths"`
+	Components map[string]map[string]any `yaml:"components"`
 }
 
 var document = sync.OnceValues(func() (doc openAPI, err error) {
@@ -178,8 +180,8 @@ func TestDocumentReferences(t *testing.T) {
 }
 
 // checkDocumented asks that an answer that a test saw is one that the document has. Called for
-// every answer of every test: a status that nobody wrote down cannot go unnoticed.
-func checkDocumented(t testing.TB, method, target string, status int) {
+// every answer of every test: a status or a header that nobody wrote down cannot go unnoticed.
+func checkDocumented(t testing.TB, method, target string, status int, header http.Header) {
 	t.Helper()
 	doc, err := document()
 	if err != nil {
@@ -204,7 +206,24 @@ func checkDocumented(t testing.TB, method, target string, status int) {
 	if op == nil {
 		return // 405
 	}
-	if _, ok := op["responses"].(map[string]any)[fmt.Sprint(status)]; !ok {
+	answer := doc.response(op["responses"].(map[string]any)[fmt.Sprint(status)])
+	if answer == nil {
 		t.Errorf("%s /%s answered %d, which is not documented", method, strings.Join(pat.segments, "/"), status)
+		return
 	}
+	documented, _ := answer["headers"].(map[string]any)
+	for _, name := range []string{"ETag", "Location", "Preference-Applied", "Carillon-Leader", "Retry-After"} {
+		if _, ok := documented[name]; !ok && header.Get(name) != "" {
+			t.Errorf("%s /%s answered %d with %s, which is not documented", method, strings.Join(pat.segments, "/"), status, name)
+		}
+	}
+}
+
+// response is an answer as the document has it, or one of those that many operations share.
+func (o openAPI) response(v any) map[string]any {
+	answer, _ := v.(map[string]any)
+	if ref, ok := answer["$ref"].(string); ok {
+		answer, _ = o.Components["responses"][strings.TrimPrefix(ref, "#/components/responses/")].(map[string]any)
+	}
+	return answer
 }

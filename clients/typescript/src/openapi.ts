@@ -1301,7 +1301,7 @@ export interface components {
             every?: components["schemas"]["Duration"];
             /**
              * Format: date-time
-             * @description No occurrence is due later.
+             * @description No occurrence is due later, but one that a change of its own time moves there.
              */
             until?: string;
             /** @description As many occurrences in all. */
@@ -2203,6 +2203,7 @@ export interface components {
         /** @description Nothing there, or not for this token. Codes not_found, unknown_topic, unknown_timer, no_test_clock. */
         P404: {
             headers: {
+                "Carillon-Leader": components["headers"]["Leader"];
                 [name: string]: unknown;
             };
             content: {
@@ -2231,6 +2232,7 @@ export interface components {
         /** @description Conflict. Codes exists, in_flight, not_empty, wrong_delivery, not_drained, feature_level, busy, clock_past. */
         P409: {
             headers: {
+                "Carillon-Leader": components["headers"]["Leader"];
                 [name: string]: unknown;
             };
             content: {
@@ -2240,6 +2242,7 @@ export interface components {
         /** @description The timer has ended; outcome says how. Code over. */
         P410: {
             headers: {
+                "Carillon-Leader": components["headers"]["Leader"];
                 [name: string]: unknown;
             };
             content: {
@@ -2250,6 +2253,7 @@ export interface components {
         P412: {
             headers: {
                 ETag: components["headers"]["PresentETag"];
+                "Carillon-Leader": components["headers"]["Leader"];
                 [name: string]: unknown;
             };
             content: {
@@ -2359,7 +2363,7 @@ export interface components {
         Cursor: string;
         /** @description Comma list of scheduled, leased, done, dead, cancelled. */
         State: string;
-        /** @description A comma list of open, half-open, closed; else all. */
+        /** @description A comma list of open, half-open, closed; all without it. */
         DestinationState: string;
         /** @description Comma list of done, dead, cancelled. */
         OverState: string;
@@ -2435,6 +2439,10 @@ export interface components {
         PresentETag: string;
         /** @description Of an answer about one timer that another node has decided: that node's API, the timer's shard, and how many shards there are. A client that sends its next request about a timer of that shard there saves a hop; any node takes any request. The shard of a timer is 1 + xxh64(topic, a zero byte, key or id) mod shards; that of an id that the cluster made is 1 + (n - 1) mod shards, where n are its four hex digits. */
         Leader: string;
+        /** @description With `Prefer: return=minimal`: the timer's path. */
+        Location: string;
+        /** @description With `Prefer: return=minimal`, where it was heeded: the answer has no body. */
+        PreferenceApplied: "return=minimal";
         /** @description Seconds to wait before trying again. */
         RetryAfter: number;
     };
@@ -2787,6 +2795,7 @@ export interface operations {
             /** @description The topic. */
             200: {
                 headers: {
+                    ETag: components["headers"]["TopicVersion"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2827,6 +2836,7 @@ export interface operations {
             /** @description The topic. */
             200: {
                 headers: {
+                    ETag: components["headers"]["TopicVersion"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3102,6 +3112,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3113,6 +3125,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3264,6 +3278,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3275,6 +3291,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3384,6 +3402,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3437,6 +3457,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3489,6 +3511,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3541,6 +3565,8 @@ export interface operations {
                 headers: {
                     ETag: components["headers"]["ETag"];
                     "Carillon-Leader": components["headers"]["Leader"];
+                    Location: components["headers"]["Location"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4274,7 +4300,7 @@ export interface operations {
     listDestinations: {
         parameters: {
             query?: {
-                /** @description A comma list of open, half-open, closed; else all. */
+                /** @description A comma list of open, half-open, closed; all without it. */
                 state?: components["parameters"]["DestinationState"];
                 limit?: components["parameters"]["Limit"];
                 /** @description next_cursor of the page before, with the same filters. */

@@ -174,7 +174,7 @@ class Repeat(TypedDict, total=False):
     every: Duration
     """1s or longer, from due to due. Needs a time: that of the first occurrence. Where it is past, catch_up decides; a put of the same times continues with the pending occurrence."""
     until: Union[str, datetime]
-    """No occurrence is due later."""
+    """No occurrence is due later, but one that a change of its own time moves there."""
     count: int
     """As many occurrences in all."""
     catch_up: Literal["one", "skip", "all"]
@@ -387,7 +387,7 @@ class RepeatPatch(TypedDict, total=False):
     every: Optional[Duration]
     """1s or longer, from due to due. Needs a time: that of the first occurrence. Where it is past, catch_up decides; a put of the same times continues with the pending occurrence."""
     until: Optional[str]
-    """No occurrence is due later."""
+    """No occurrence is due later, but one that a change of its own time moves there."""
     count: Optional[int]
     """As many occurrences in all."""
     catch_up: Optional[Literal["one", "skip", "all"]]
