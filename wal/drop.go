@@ -2,6 +2,7 @@ package wal
 
 import (
 	"fmt"
+	"slices"
 
 	"carillon/internal/vfs"
 )
@@ -9,25 +10,35 @@ import (
 // DropBefore gives up the generations below gen, but never the one being written: the
 // FIRST file names the oldest that is kept, and the directories are removed. Appends continue
 // meanwhile. After an error, or a crash, a generation is either still there whole, or given up, and
-// its files are removed by the next Open at the latest.
+// its files are removed by the next DropBefore, or by the next Open at the latest.
 func (s *Stream) DropBefore(gen uint64) error {
 	s.drop.Lock()
 	defer s.drop.Unlock()
 	victims, keep, err := s.droppable(gen)
-	if err != nil || len(victims) == 0 {
+	if err != nil || len(victims)+len(s.dropped) == 0 {
 		return err
 	}
-	at := bounds{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash, salt: s.salt}
-	if err := writeBounds(s.fs, s.dir, firstName, firstMagic, at); err != nil {
-		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
-	}
-	s.mu.Lock()
-	s.gens = s.gens[len(victims):]
-	s.mu.Unlock()
-	for _, v := range victims {
-		if err := vfs.RemoveTree(s.fs, genPath(s.dir, v.Gen)); err != nil {
-			return fmt.Errorf("wal: drop generation %d: %w", v.Gen, err)
+	if len(victims) > 0 {
+		at := bounds{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash, salt: s.salt}
+		if err := writeBounds(s.fs, s.dir, firstName, firstMagic, at); err != nil {
+			return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
 		}
+		s.mu.Lock()
+		s.gens = s.gens[len(victims):]
+		s.mu.Unlock()
+		for _, v := range victims {
+			s.dropped = append(s.dropped, v.Gen)
+		}
+	}
+	s.dropped = slices.DeleteFunc(s.dropped, func(gen uint64) bool {
+		failed := vfs.RemoveTree(s.fs, genPath(s.dir, gen))
+		if failed != nil {
+			err = fmt.Errorf("wal: drop generation %d: %w", gen, failed)
+		}
+		return failed == nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)

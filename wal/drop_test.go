@@ -3,6 +3,8 @@ package wal
 import (
 	"context"
 	"errors"
+	"strings"
+	"syscall"
 	"testing"
 
 	"carillon/internal/vfs"
@@ -37,6 +39,41 @@ func TestDropBeforeRemovesWholeGenerations(t *testing.T) {
 	if len(g.data) == 0 || g.data[0] != int(first)-1 || g.data[len(g.data)-1] != 309 {
 		t.Fatalf("%d records back, first frame %d", len(g.data), first)
 	}
+}
+
+// TestDropIsTriedAgain: files of a generation that could not be removed are removed by the next drop,
+// not only at the next start.
+func TestDropIsTriedAgain(t *testing.T) {
+	fsys := memfs.New()
+	s, _ := mustOpen(t, fsys, small())
+	appendAll(t, s, 0, 300)
+	list := s.Generations()
+	last := list[len(list)-1].Gen
+	for _, gen := range []uint64{list[1].Gen, last} {
+		broken := genPath(s.dir, gen-1) + "/"
+		fsys.SetHook(func(_ int, op memfs.Op, name string) error {
+			if op == memfs.OpRemove && strings.HasPrefix(name, broken) {
+				return syscall.EIO
+			}
+			return nil
+		})
+		if err := s.DropBefore(gen); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("dropped before %d: %v", gen, err)
+		}
+	}
+	left, err := listGenerations(fsys, s.dir)
+	must(t, err)
+	if len(left) != 2 {
+		t.Fatalf("one that cannot be removed keeps others: %v", left)
+	}
+	fsys.SetHook(nil)
+	must(t, s.DropBefore(last))
+	left, err = listGenerations(fsys, s.dir)
+	must(t, err)
+	if len(left) != 1 || left[0].num != last {
+		t.Fatalf("left on disk: %v", left)
+	}
+	must(t, s.Close())
 }
 
 func TestDropWhileAppending(t *testing.T) {

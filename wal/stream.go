@@ -42,7 +42,8 @@ type Stream struct {
 	durable atomic.Uint64          // as w.synced, when a sync has ended
 	wake    chan struct{}          // capacity 1: there may be work
 	// One DropBefore at a time; held over its I/O, which nobody else waits for.
-	drop sync.Mutex
+	drop    sync.Mutex
+	dropped []uint64 // generations that were given up, and are yet to be removed
 
 	mu     sync.Mutex
 	queue  []waiting
