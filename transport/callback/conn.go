@@ -6,6 +6,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"carillon/transport/callback/socket"
 )
 
 // countingConn is one connection to a destination, below TLS. One call at a time uses it.
@@ -176,21 +178,12 @@ func (s *staleCheck) init(c net.Conn) {
 		if raw, err := sc.SyscallConn(); err == nil {
 			s.raw = raw
 			s.peek = func(fd uintptr) bool {
-				s.stale = peekStale(fd)
+				s.stale = socket.IsStale(fd)
 				return true // never wait for the socket
 			}
 		}
 	}
 }
-
-// fate is what has become of the bytes of a request.
-type fate int
-
-const (
-	maybeRead fate = iota // also: not known
-	undecided             // the other end has closed, and may yet confirm or refuse them
-	neverRead
-)
 
 // The other end's refusal comes a round trip after its end.
 const (
@@ -208,11 +201,11 @@ func (c *countingConn) unread(first int64, end time.Time) bool {
 	if last := c.pool.config.Now().Add(refusalWithin); last.Before(end) {
 		end = last
 	}
-	is := undecided
-	look := func(fd uintptr) { is = fateOf(fd, first) }
+	is := socket.Undecided
+	look := func(fd uintptr) { is = socket.FateOf(fd, first) }
 	for {
-		if err := c.stale.raw.Control(look); err != nil || is != undecided {
-			return err == nil && is == neverRead
+		if err := c.stale.raw.Control(look); err != nil || is != socket.Undecided {
+			return err == nil && is == socket.NeverRead
 		}
 		if !c.pool.config.Now().Before(end) {
 			return false
