@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -45,6 +46,19 @@ func TestShardView(t *testing.T) {
 		h.do("GET", clusterPath+"/shards/"+n, "").problem(400, web.BadRequest)
 	}
 	h.do("GET", clusterPath+"/shards", "").problem(405, "method_not_allowed") // POST lets their number grow
+}
+
+// TestShardThatIsYetToBeMade: of one that a growth has ordered and not yet made, the 404 says so.
+func TestShardThatIsYetToBeMade(t *testing.T) {
+	h := newHarness(t)
+	h.engine.view.Resharding = &backend.ReshardingView{From: 2, To: 8, Done: 1, Shard: 2}
+	for n, want := range map[string]string{
+		"8": "there is no such shard yet: their number grows from 2 to 8, and 1 of 6 new shards are made; GET /v1/cluster shows how far it is",
+		"9": "there is no such shard",
+	} {
+		r := h.do("GET", clusterPath+"/shards/"+n, "")
+		r.problem(404, web.NotFound).has("detail", strconv.Quote(want))
+	}
 }
 
 // TestShardViewOfATenant: what a shard holds is of every topic, and none of a token's business that

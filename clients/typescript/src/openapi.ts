@@ -944,7 +944,7 @@ export interface paths {
         };
         /**
          * One shard as this node sees it. Scope read.
-         * @description What follows the placement is of this node's replica, where it has one.
+         * @description What follows the placement is of this node's replica, where it has one. The 404 of a shard that is yet to be made says how far the growth is.
          */
         get: operations["readShard"];
         put?: never;

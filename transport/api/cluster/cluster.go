@@ -43,7 +43,7 @@ func orNone[T any](list []T) []T {
 func Shard(rq *web.Request) *web.Problem {
 	v, ok := rq.Core.Backup.Shard(rq.Shard)
 	if !ok {
-		return web.Fail(404, web.NotFound, "there is no such shard")
+		return web.Fail(404, web.NotFound, noShard(rq))
 	}
 	type replica struct {
 		Term    uint64 `json:"term"`
@@ -59,6 +59,16 @@ func Shard(rq *web.Request) *web.Problem {
 		answer.replica = &replica{v.Term, v.Applied, v.Timers, fmt.Sprintf("%016x", v.Hash)}
 	}
 	return rq.Value(200, answer)
+}
+
+// noShard says why there is no shard of the request's number.
+func noShard(rq *web.Request) string {
+	r := rq.Engine.View().Resharding
+	if r == nil || rq.Shard == 0 || int64(rq.Shard) > int64(r.To) {
+		return "there is no such shard"
+	}
+	return fmt.Sprintf("there is no such shard yet: their number grows from %d to %d, and %d of %d new shards are made; "+
+		"GET /v1/cluster shows how far it is", r.From, r.To, r.Done, r.To-r.From)
 }
 
 // Drain has everything moved off a node.
