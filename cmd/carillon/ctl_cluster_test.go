@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,6 +30,7 @@ func TestCtlCluster(t *testing.T) {
 	growing := func(done int, more string) string {
 		return fmt.Sprintf(`{"cluster_id":"c","shards_total":8,"resharding":{"from":4,"to":8,"done":%d%s},"nodes":[],"shards":[]}`, done, more)
 	}
+	stuck := growing(3, `,"shard":4,"waits_for":"majority"`)
 	grown := `{"cluster_id":"c","shards_total":8,"nodes":[],"shards":[]}`
 	waiting := strings.Replace(threeNodes, `"healthy":false`, `"healthy":false,"moves":{"under_way":0,"bytes":0,"waiting":2,"repairs":0,"waits_for":["n3"]}`, 1)
 	drained := strings.Replace(threeNodes, `"draining"`, `"drained"`, 1)
@@ -111,8 +113,9 @@ func TestCtlCluster(t *testing.T) {
 		},
 		{name: "shards", args: []string{"shards", "8"}, replies: shards, asked: []string{`POST /v1/cluster/shards {"shards":8}`}, out: []string{"shards: 8\n"}},
 		{
-			name: "shards and wait", args: []string{"shards", "8", "--wait"}, replies: append(shards, ok(growing(1, ""), growing(3, `,"shard":4,"waits_for":"majority"`), grown)...),
-			asked: []string{`POST /v1/cluster/shards {"shards":8}`, "GET /v1/cluster", "GET /v1/cluster", "GET /v1/cluster"}, out: []string{"1 of 4 new shards\n3 of 4 new shards; shard 4 has lost most of its replicas\nshards: 8\n"},
+			// A line a second.
+			name: "shards and wait", args: []string{"shards", "8", "--wait"}, replies: append(shards, ok(append(append([]string{growing(1, ""), growing(2, "")}, slices.Repeat([]string{stuck}, 6)...), grown)...)...),
+			asked: append([]string{`POST /v1/cluster/shards {"shards":8}`}, slices.Repeat([]string{"GET /v1/cluster"}, 9)...), out: []string{"1 of 4 new shards\n3 of 4 new shards; shard 4 has lost most of its replicas\nshards: 8\n"},
 		},
 		{
 			name: "shards that grow already", args: []string{"shards", "8", "--wait"},

@@ -65,7 +65,8 @@ const (
 func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) error {
 	tick := time.NewTicker(clusterPoll)
 	defer tick.Stop()
-	shown, heard, began := "", time.Now(), time.Now()
+	progress, heard, began := term.Progress(), time.Now(), time.Now()
+	defer progress.End()
 	for ; ; <-tick.C {
 		a, err := within(ctl, false, ctl.client.Cluster)
 		if err == nil && a.ID == "" {
@@ -81,16 +82,15 @@ func (s *shardsCmd) await(ctl *Command, term *terminal.Terminal, refused error) 
 			continue
 		}
 		heard = time.Now()
-		progress, err := s.progress(a)
-		if err != nil || progress == "" {
+		left, err := s.progress(a)
+		if err != nil || left == "" {
 			return err
 		}
 		if refused != nil && a.Resharding == nil && time.Since(began) > noGrowthLimit {
 			return refused
 		}
-		if progress != shown && !ctl.JSON {
-			fmt.Fprintln(term.Out, printable(progress))
-			shown = progress
+		if !ctl.JSON {
+			progress.Show(printable(left))
 		}
 	}
 }
