@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"carillon/internal/backup"
@@ -297,6 +299,46 @@ func TestSilentStore(t *testing.T) {
 		if _, err := slow.Seek(0, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// after gives its byte when so long has passed.
+type after time.Duration
+
+func (a after) Read(b []byte) (int, error) {
+	time.Sleep(time.Duration(a))
+	return 1, nil
+}
+
+// TestUploadIsGivenUp when the store hangs for two minutes. The cluster may take longer for what is
+// uploaded: the state of a large shard is made whole first.
+func TestUploadIsGivenUp(t *testing.T) {
+	for _, test := range []struct {
+		making, storing time.Duration
+		err             string
+	}{
+		{10 * time.Minute, 110 * time.Second, ""},
+		{time.Second, 3 * time.Minute, "nothing has moved for 2m0s"},
+		{16 * time.Minute, time.Second, "nothing has moved for 15m0s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, making := watched(t.Context(), maxMaking)
+			ctx, watch := watched(ctx, maxIdle)
+			defer making.stop()
+			defer watch.stop()
+			m := &measured{from: after(test.making), sum: sha256.New(), making: making, watch: watch}
+			for range 3 {
+				_, _ = m.Read(make([]byte, 1))
+				time.Sleep(test.storing)
+			}
+			err := ""
+			if ctx.Err() != nil {
+				err = watch.why(nil).Error()
+			}
+			if err != test.err {
+				t.Errorf("made in %v, stored in %v: %q, want %q", test.making, test.storing, err, test.err)
+			}
+		})
 	}
 }
 

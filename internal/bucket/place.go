@@ -23,8 +23,12 @@ const Scheme = "s3://"
 const (
 	// partBytes is the memory of an upload. S3 takes 10,000 parts: 160 GB.
 	partBytes = 16 << 20
-	// maxIdle is how long an upload or a read may make no progress, and other calls may take.
-	maxIdle = 15 * time.Minute
+	// maxIdle is how long a store may take nothing of an upload and give nothing of a read, and how
+	// long other calls may take. It takes parts: so 16 MiB in that time, 1.1 Mbit/s, are enough.
+	maxIdle = 2 * time.Minute
+	// maxMaking is how long the cluster may give nothing of the backup that is uploaded: it gives the
+	// state of a large shard only when that is whole on the leader's disk.
+	maxMaking = 15 * time.Minute
 	// maxTries of one request; the pauses between them grow to a second.
 	maxTries = 5
 )
@@ -98,7 +102,9 @@ func (p *Place) fault(key string, err error) error {
 // error the key is as it was, or empty; but if the error is ErrUnverified, the upload may have
 // ended, and its backup may be there. make is to end when its context does.
 func (p *Place) Save(parent context.Context, key string, make func(context.Context, io.Writer) error) (head backup.Head, size int64, err error) {
-	ctx, watch := watched(parent, p.idle)
+	ctx, making := watched(parent, maxMaking)
+	defer making.stop()
+	ctx, watch := watched(ctx, p.idle)
 	defer watch.stop()
 	made, toCheck := io.Pipe()
 	checked, toStore := io.Pipe()
@@ -110,7 +116,7 @@ func (p *Place) Save(parent context.Context, key string, make func(context.Conte
 		_ = made.CloseWithError(err)
 		_ = toStore.CloseWithError(err)
 	})
-	sent := &measured{from: checked, sum: sha256.New(), watch: watch}
+	sent := &measured{from: checked, sum: sha256.New(), making: making, watch: watch}
 	stored, err := p.client.PutObject(ctx, p.bucket, key, sent, -1, minio.PutObjectOptions{
 		PartSize: partBytes, ContentType: "application/octet-stream", SendContentMd5: true,
 	})
@@ -274,17 +280,22 @@ func (p *Place) Abandon(ctx context.Context, prefix string) error {
 	return p.fault(prefix, ctx.Err())
 }
 
-// measured counts and hashes what is read.
+// measured counts and hashes what is read. The store is not watched during a read, and who is read
+// from only then.
 type measured struct {
-	from  io.Reader
-	sum   hash.Hash
-	n     int64
-	whole bool // it was read to its end
-	watch *watch
+	from   io.Reader
+	sum    hash.Hash
+	n      int64
+	whole  bool // it was read to its end
+	making *watch
+	watch  *watch
 }
 
 func (m *measured) Read(b []byte) (int, error) {
+	m.watch.timer.Stop()
+	m.making.moved()
 	n, err := m.from.Read(b)
+	m.making.timer.Stop()
 	m.watch.moved()
 	_, _ = m.sum.Write(b[:n])
 	m.n += int64(n)
