@@ -63,12 +63,13 @@ const (
 	faultInFlight    // says to the first cancel that a call is under way
 	faultDeaf        // answers a cancel with 503, and does not cancel
 	faultBusy        // answers 503 and forgets, with Retry-After: 2
+	faultPaused      // its topic is paused now, and the timer waits
 )
 
 // fake is a small, single-node, forgetful implementation of the HTTP API whose
 // faults can be chosen timer by timer.
 type fake struct {
-	paused bool // the topic loadtest
+	paused atomic.Bool // the topic loadtest
 	pipes  *pipes
 	server *http.Server
 	// its listeners' goroutines
@@ -178,7 +179,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"status":"ok","version":"v-fake"}`)
 		return
 	case "/v1/topics":
-		_, _ = fmt.Fprintf(w, `{"topics":[{"topic":"other","paused":true},{"topic":"loadtest","paused":%t}]}`, f.paused)
+		_, _ = fmt.Fprintf(w, `{"topics":[{"topic":"other","paused":true},{"topic":"loadtest","paused":%t}]}`, f.paused.Load())
 		return
 	case "/metrics": // 4 more fsyncs at each look, all between 1 and 2 ms
 		n := 4 * f.looks.Add(1)
@@ -409,6 +410,9 @@ func (f *fake) arm(timer *fakeTimer) {
 	wait := time.Until(time.UnixMilli(timer.due))
 	switch timer.fault {
 	case faultDrop, faultDead:
+		return
+	case faultPaused:
+		f.paused.Store(true)
 		return
 	case faultEarly, faultEarlyLie:
 		wait -= 200 * time.Millisecond

@@ -31,8 +31,6 @@ type Report struct {
 	Faults
 	Events
 
-	// External receiver: not delivered though due for the grace time.
-	Overdue    int64            `json:"overdue"`
 	FirstError string           `json:"first_error,omitempty"`
 	Foreign    int64            `json:"foreign"` // deliveries of other runs' timers
 	ByOp       map[string]int64 `json:"by_operation"`
@@ -84,6 +82,9 @@ type Events struct {
 	Pending   int64 `json:"pending"`    // left on the server by a run cut short
 	// Open loop: requests that the time did not suffice for.
 	Unsent int64 `json:"unsent"`
+	// External receiver, or a topic is paused: not delivered though due for the grace time.
+	Overdue int64  `json:"overdue"`
+	Paused  string `json:"paused,omitempty"` // a topic of the run that was, at the end
 }
 
 // second is one second of a run, for the charts.

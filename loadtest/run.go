@@ -35,7 +35,9 @@ type run struct {
 	cpu      cpuUse
 	loaded   time.Time // end of the load
 	gone     bool      // no server took connections at the end
-	around   Surroundings
+
+	pausedTopic string // one of the run's that is paused after the load; "": none is
+	around      Surroundings
 
 	// Of a run with many receivers.
 	receivers *receivers // nil: there is one
@@ -131,6 +133,9 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	})
 	if config.Mode == ModeFire { // the part that fire measures continues after the load
 		r.cpu = useBetween(before, sampleCPU())
+	}
+	if takeAudit(r.ledger, time.Now().UnixMilli()).lost > 0 {
+		r.pausedTopic = r.paused(context.WithoutCancel(ctx))
 	}
 	r.cancelPending(ctx)
 	cut := ctx.Err() != nil
@@ -321,7 +326,8 @@ func (r *run) drainUnseen(ctx context.Context) {
 	}
 }
 
-// cancelPending cancels the timers that were not waited for and thereby checks that they are there.
+// cancelPending cancels the timers that were not waited for, or could not come as a topic is paused,
+// and thereby checks that they are there.
 func (r *run) cancelPending(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
@@ -335,10 +341,10 @@ func (r *run) cancelPending(ctx context.Context) {
 		return // they stay pending in the account
 	}
 	afterMs := r.awaitUntilMs()
-	if r.external {
+	if r.external || r.pausedTopic != "" {
 		afterMs = -1
 	}
-	s := &verification{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external,
+	s := &verification{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external, paused: r.pausedTopic != "",
 		overdueMs: time.Now().Add(-r.config.Grace).UnixMilli()}
 	var workers sync.WaitGroup
 	leaders := r.leadersAmong(there)
@@ -368,14 +374,17 @@ func (r *run) report(cut bool) Report {
 		Events: Events{
 			Added: t.added.Load(), Changed: t.changed.Load(), Refused: t.refused.Load(), Unknown: t.unknown.Load(), ServerErrors: t.serverErrors.Load(),
 			Timeouts: t.timeouts.Load(), Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(), Dead: t.dead.Load(),
-			Retries: t.retries.Load(), AddedLate: t.addedLate.Load(), Pending: a.pending, Unsent: t.unsent.Load(),
+			Retries: t.retries.Load(), AddedLate: t.addedLate.Load(), Pending: a.pending, Unsent: t.unsent.Load(), Overdue: t.overdue.Load(), Paused: r.pausedTopic,
 		},
-		Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
+		FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
 		CutShort: cut, Gone: r.gone, Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
 		Config: r.config, Started: r.start, Surroundings: r.around, Receivers: r.ofReceivers(),
 	}
 	for op := range t.byOperation {
 		report.ByOp[operation(op).String()] = t.byOperation[op].Load()
+	}
+	if r.pausedTopic != "" && (cut || r.config.Keep) { // nobody has asked for what may only wait
+		report.Overdue, report.Lost = report.Overdue+report.Lost, 0
 	}
 	report.Seconds = max(r.loaded.Sub(r.measure).Seconds(), 0)
 	report.OpsPerSecond = perSecond(report.Ops, report.Seconds)

@@ -68,7 +68,7 @@ func play(t *testing.T, f *fake, c Config) (Report, string) {
 func TestPausedTopic(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake(t, nil)
-		f.paused = true
+		f.paused.Store(true)
 		config := quick(f, Config{Mode: ModeFire, Timers: 10})
 		_, err := runOn(t.Context(), f.pipes.network(), config, io.Discard, io.Discard)
 		if want := "loadtest: topic loadtest is paused: its timers would wait; carillon ctl topics resume loadtest, or name another with --topic"; err == nil || err.Error() != want {
@@ -78,6 +78,22 @@ func TestPausedTopic(t *testing.T) {
 			t.Error(out)
 		}
 	})
+}
+
+// TestTopicIsPausedMeanwhile: its timers are not lost. They are there, as their cancel shows; the
+// report names the topic.
+func TestTopicIsPausedMeanwhile(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			r, out := play(t, newFake(t, every(10, faultPaused)), Config{Mode: ModeFire, Timers: 100, Grace: 1500 * time.Millisecond, Keep: keep})
+			if r.Lost != 0 || r.Overdue != 10 || r.Paused != "loadtest" || len(r.Failures()) > 0 {
+				t.Errorf("keep %v: lost %d, overdue %d, paused %q, failures %q", keep, r.Lost, r.Overdue, r.Paused, r.Failures())
+			}
+			if want := "  10 timers were due and not yet delivered: topic loadtest is paused (carillon ctl topics resume loadtest)\n"; !strings.Contains(out, want) {
+				t.Errorf("%s\nlacks %s", out, want)
+			}
+		})
+	}
 }
 
 func TestFaultsAreCaught(t *testing.T) {

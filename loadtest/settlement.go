@@ -16,8 +16,9 @@ type verification struct {
 	names   *names
 	afterMs int64 // due later than this; -1 = all
 	unseen  bool  // deliveries went to an external receiver
+	paused  bool  // a topic of the run is
 
-	overdueMs int64 // unseen: timers that were due by then should have been delivered
+	overdueMs int64 // unseen, paused: timers that were due by then should have been delivered
 
 	mu     sync.Mutex
 	topic  int64
@@ -107,7 +108,7 @@ func (v *verification) record(t *tally, number int64, r result) bool {
 	switch {
 	case r.status == 200 && r.outcome == "prevented":
 		t.prevented.Add(1)
-		if v.unseen && v.ledger.lastDueMs(number, v.ledger.marks(number)) <= v.overdueMs {
+		if (v.unseen || v.paused) && v.ledger.lastDueMs(number, v.ledger.marks(number)) <= v.overdueMs {
 			t.overdue.Add(1)
 		}
 		v.ledger.add(number, markPrevented)

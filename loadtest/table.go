@@ -67,7 +67,7 @@ func (r Report) writeNotes(w io.Writer) {
 		{r.Dead, "%d timers ended as dead letters\n"},
 		{r.AddedLate, "%d timers were acknowledged after their due time: their lateness includes the add\n"},
 		{r.Unsent, "%d requests were not sent in time: the rate was too high\n"},
-		{r.Overdue, "%d timers were due and not yet delivered: does the receiver answer 2xx?\n"},
+		{r.Overdue, "%d timers were due and not yet delivered: " + r.whyOverdue() + "\n"},
 		{r.Foreign, "%d deliveries belonged to other runs\n"},
 		{r.Pending, "%d timers are left on the server\n"},
 	} {
@@ -87,6 +87,14 @@ func (r Report) writeNotes(w io.Writer) {
 	if r.CutShort {
 		fmt.Fprintln(w, "  the run was cut short")
 	}
+}
+
+// whyOverdue is what may keep timers that are due.
+func (r Report) whyOverdue() string {
+	if r.Paused != "" {
+		return "topic " + r.Paused + " is paused (carillon ctl topics resume " + r.Paused + ")"
+	}
+	return "does the receiver answer 2xx?"
 }
 
 func writeRow(w io.Writer, name string, s hist.Summary) {
