@@ -323,9 +323,9 @@ func (b *browser) open(url string) {
 }
 
 // foundText is an expression for the first visible, enabled element that matches the selector and
-// contains the text. While a dialog is open only its elements match.
+// contains the text. While a dialog is open only the elements of the topmost one match.
 func foundText(selector, text string) string {
-	return fmt.Sprintf(`[...(document.querySelector('dialog[open]') || document).querySelectorAll(%s)].find((e) => e.offsetParent !== null && !e.disabled && (e.innerText || e.value || '').includes(%s))`, quoted(selector), quoted(text))
+	return fmt.Sprintf(`[...([...document.querySelectorAll('dialog[open]')].at(-1) || document).querySelectorAll(%s)].find((e) => e.offsetParent !== null && !e.disabled && (e.innerText || e.value || '').includes(%s))`, quoted(selector), quoted(text))
 }
 
 // click waits for a button or link with the text and clicks it.
@@ -339,7 +339,7 @@ func (b *browser) click(text string) {
 // fill types text into the input with this name.
 func (b *browser) fill(name, text string) {
 	b.t.Helper()
-	input := fmt.Sprintf(`(document.querySelector('dialog[open]') || document).querySelector('[name="%s"]')`, name)
+	input := fmt.Sprintf(`([...document.querySelectorAll('dialog[open]')].at(-1) || document).querySelector('[name="%s"]')`, name)
 	b.awaitTrue("there is an input "+name, "(() => { const e = "+input+"; e.focus(); e.select(); return e.offsetParent !== null && document.activeElement === e; })()")
 	b.do("Input.insertText", map[string]any{"text": text}, nil)
 	b.awaitTrue("the input "+name+" has the text", input+".value === "+quoted(text))
@@ -348,7 +348,7 @@ func (b *browser) fill(name, text string) {
 // tick clicks the checkbox with this name, or with this label.
 func (b *browser) tick(name string) {
 	b.t.Helper()
-	box := fmt.Sprintf(`[...(document.querySelector('dialog[open]') || document).querySelectorAll('[type=checkbox]')].find((e) => e.name === %[1]s || e.getAttribute('aria-label') === %[1]s)`, quoted(name))
+	box := fmt.Sprintf(`[...([...document.querySelectorAll('dialog[open]')].at(-1) || document).querySelectorAll('[type=checkbox]')].find((e) => e.name === %[1]s || e.getAttribute('aria-label') === %[1]s)`, quoted(name))
 	b.awaitTrue("there is a checkbox "+name, box)
 	b.eval(box+".click()", nil)
 }

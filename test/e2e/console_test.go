@@ -677,6 +677,7 @@ func TestConsoleSignsIn(t *testing.T) {
 	b.size(1280, 900, "light")
 	b.open(p.url + "/")
 	b.sees("Sign in to Carillon")
+	b.awaitTrue("no page is behind it", `!document.querySelector("nav.pages, dialog")`)
 	b.shot("signin-light")
 	b.fill("token", "crl_wrong")
 	b.click("Sign in")
@@ -732,6 +733,52 @@ func TestConsoleOfANodeThatHangs(t *testing.T) {
 	p.signal(t, syscall.SIGCONT)
 	b.sees("Shard leaders", "healthy")
 	b.awaitTrue("the answer has come", `!/does not answer/.test(document.body.innerText)`)
+
+	// Nor does it go on listening to it.
+	b.click("Live")
+	b.sees("listening")
+	p.signal(t, syscall.SIGSTOP)
+	b.sees("This node does not answer. Is it running?", "connecting")
+	p.signal(t, syscall.SIGCONT)
+	b.sees("listening")
+	b.content()
+}
+
+// TestConsoleKeepsAFormWhenItsTokenEnds: signing in is asked for above it, and then it can be sent.
+func TestConsoleKeepsAFormWhenItsTokenEnds(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	dir := t.TempDir()
+	const old, next = "crl_0000000000000000000000000000000000000000001", "crl_0000000000000000000000000000000000000000002"
+	file := filepath.Join(dir, "auth.yaml")
+	line := func(token string) string {
+		return fmt.Sprintf("- {name: night, sha256: \"%x\", scopes: [read, add, topics], topics: [\"*\"]}\n", sha256.Sum256([]byte(token)))
+	}
+	if err := os.WriteFile(file, []byte(line(old)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, filepath.Join(dir, "data"), "--auth-file", file)
+	b.size(1280, 900, "light")
+	b.open(p.url + "/#/topics")
+	b.sees("Sign in to Carillon")
+	b.fill("token", old)
+	b.click("Sign in")
+	b.sees("Topics")
+	b.click("Add timer")
+	b.fill("topic", "orders")
+	b.fill("url", "https://shop.example/hook")
+	b.fill("payload", `{"typed":"for ten minutes"}`)
+	writeFile(t, file, line(next))
+	p.signal(t, syscall.SIGHUP)
+	b.sees("The node does not know your token any more.")
+	b.key("Escape", 27) // there is nothing else to do
+	b.awaitTrue("it is still asked for", `document.querySelectorAll("dialog[open]").length === 2`)
+	b.fill("token", next)
+	b.click("Sign in")
+	b.awaitTrue("it is signed in", `!document.body.innerText.includes("Sign in to Carillon")`)
+	b.awaitTrue("the payload is there", `document.querySelector("textarea[name=payload]").value.includes("ten minutes")`)
+	b.click("Add")
+	b.sees("added. It runs at")
 	b.content()
 }
 

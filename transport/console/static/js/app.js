@@ -1,5 +1,5 @@
 // The frame around the pages: who is asked, where one goes, and signing in.
-import { byTestClock, get, html, local, loadScopes, offset, render, setToken, token, useEffect, useLoad, useRef, useState, zone } from "./lib.js";
+import { byTestClock, get, html, local, loadScopes, offset, render, setToken, token, useEffect, useLayoutEffect, useLoad, useRef, useState, zone } from "./lib.js";
 import { Icon, Toasts } from "./parts.js";
 import { Overview } from "./overview.js";
 import { Topics } from "./topics.js";
@@ -59,8 +59,16 @@ function Theme() {
   return html`<button onClick=${turn} aria-label=${isDark ? "Use light colours" : "Use dark colours"} title=${isDark ? "Light colours" : "Dark colours"}>${isDark ? "☀" : "☾"}</button>`;
 }
 
-function SignIn({ why, done }) {
+// SignIn asks for a token: on a page of its own, or above the page whose token has ended, which keeps
+// what is typed there.
+function SignIn({ why, above, done }) {
   const [error, setError] = useState(why);
+  const dialog = useRef();
+  useLayoutEffect(() => {
+    const before = document.activeElement;
+    dialog.current?.showModal();
+    return () => setTimeout(() => { if (document.activeElement === document.body && before.isConnected) before.focus(); });
+  }, []);
   const submit = async (e) => {
     e.preventDefault();
     const text = new FormData(e.target).get("token").trim();
@@ -74,13 +82,14 @@ function SignIn({ why, done }) {
       setError(problem.status === 401 ? "The node does not know this token. To make one: carillon token" : problem.message);
     }
   };
-  return html`<main class="signin card stack"><h1>Sign in to Carillon</h1>
+  const content = html`<h1>Sign in to Carillon</h1>
     <form class="stack" onSubmit=${submit}>
       <label class="field">Token <input name="token" type="password" autocomplete="off" spellcheck="false" required placeholder="crl_…" /></label>
       ${error && html`<p class="notice bad" role="alert">${error}</p>`}
       <button class="main">Sign in</button>
     </form>
-    <p class="muted small">The token stays in this tab until you close it. The scope <code>read</code> shows timers and nodes; <code>cluster</code> shows rates and receivers. Each action needs its own scope.</p></main>`;
+    <p class="muted small">The token stays in this tab until you close it. The scope <code>read</code> shows timers and nodes; <code>cluster</code> shows rates and receivers. Each action needs its own scope.</p>`;
+  return above ? html`<dialog class="stack" aria-label="Sign in" ref=${dialog} onClose=${() => dialog.current?.showModal()}>${content}</dialog>` : html`<main class="signin card stack">${content}</main>`;
 }
 
 function TestClock() {
@@ -92,7 +101,12 @@ function App() {
   const [at, setAt] = useState(where());
   const [signIn, setSignIn] = useState(null);
   const [known, setKnown] = useState(false);
-  useEffect(() => { if (!signIn) loadScopes().then(() => setKnown(true)); else setKnown(false); }, [signIn]);
+  const begin = async () => {
+    if (!await loadScopes()) return;
+    setKnown(true);
+    window.dispatchEvent(new Event("carillon-signedin"));
+  };
+  useEffect(() => { if (!signIn) begin(); }, [signIn]);
   const main = useRef();
   const moved = useRef(false);
   useEffect(() => {
@@ -118,7 +132,8 @@ function App() {
     document.title = `${title} · Carillon`;
     if (moved.current && main.current) { main.current.focus({ preventScroll: true }); window.scrollTo(0, 0); }
   }, [title]);
-  if (signIn) return html`<${SignIn} why=${signIn.why} done=${() => setSignIn(null)} />`;
+  const asks = signIn && html`<${SignIn} why=${signIn.why} above=${known} done=${() => setSignIn(null)} />`;
+  if (asks && !known) return asks;
   const search = (e) => {
     e.preventDefault();
     const q = new FormData(e.target).get("q").trim();
@@ -135,12 +150,12 @@ function App() {
           <input name="q" aria-label="Find a timer by its id or a label" placeholder="Timer id or label  ( / )" spellcheck="false" autocomplete="off" />
           <button>Find</button>
         </form>
-        <div class="row">${token() && html`<button onClick=${() => { setToken(""); setSignIn({ why: "" }); }}>Sign out</button>`}<${Theme} /></div>
+        <div class="row">${token() && html`<button onClick=${() => { setToken(""); setKnown(false); setSignIn({ why: "" }); }}>Sign out</button>`}<${Theme} /></div>
       </div>
       <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}><${Icon} name=${name} />${text}</a>`)}</nav>
       <${Toasts} />
     </div></header>
-    <main id="main" tabindex="-1" ref=${main}>${known && byTestClock() && html`<${TestClock} />`}${known && content}</main>
+    <main id="main" tabindex="-1" ref=${main}>${known && byTestClock() && html`<${TestClock} />`}${known && content}</main>${asks}
     <footer class="muted small">Times are in ${zone} (${offset()}), 24 hours.</footer>`;
 }
 

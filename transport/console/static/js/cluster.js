@@ -21,7 +21,7 @@ export function NodeTable({ cluster, stats, actions }) {
   const of = (name) => ((stats && stats.nodes) || []).find((s) => s.name === name) || {};
   const columns = [
     ["Node", (n) => html`<b>${n.name}</b>${n.http && html` <span class="muted small mono">${n.http}</span>`}`],
-    ["State", (n) => html`<${Badge} kind=${kinds[n.state]}>${n.state}<//>${n.unfit ? html`<div class="small">${n.unfit}</div>` : ""}`],
+    ["State", (n) => html`<${Badge} kind=${kinds[n.state]}>${n.state}<//>${n.low_disk ? html` <${Badge} kind="bad">disk almost full<//>` : ""}${n.unfit ? html`<div class="small">${n.unfit}</div>` : ""}`],
     ["Leads", (n) => num(n.leads), "right"],
     ["Replicas", (n) => num(n.replicas), "right"],
     ["Calls / s", (n) => html`<${Spark} values=${of(n.name).fired_each_second} label="Calls in each of the last sixty seconds" /> ${rate(of(n.name).fired_per_second)}`, "right"],
@@ -112,7 +112,7 @@ export function Cluster() {
         ${unled.length > 0 && html`<dt>no leader</dt><dd>${unled.map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`)}</dd>`}</dl><//>
     <${Card} title="Shards" side=${v.shards_total > 0 && !v.resharding && html`<${MoreShards} total=${v.shards_total} again=${cluster.again} />`}><${Table} rows=${shards.slice(0, 500)} keyOf=${(s) => s.shard} caption="Shards" columns=${[
       ["Shard", (s) => html`<b>${s.shard}</b>`],
-      ["State", (s) => html`<${Badge} kind=${shardKinds[s.state]}>${shardWords[s.state] || s.state}<//>`],
+      ["State", (s) => html`<${Badge} kind=${shardKinds[s.state]}>${shardWords[s.state] || s.state}<//>${s.full ? html` <${Badge} kind="bad">full<//>` : ""}`],
       ["Leader", (s) => s.leader || html`<span class="muted">none</span>`],
       ["Replicas", (s) => (s.replicas || []).join(", ")],
       ["Epoch", (s) => num(s.epoch), "right"],

@@ -20,9 +20,16 @@ export const may = (scope) => !scopes || scopes.includes(scope);
 // The node runs by a test clock.
 let testClock = false;
 export const byTestClock = () => testClock;
+// loadScopes returns whether the node knows the token, as far as it can be told.
 export async function loadScopes() {
   scopes = undefined;
-  try { ({ scopes, test_clock: testClock } = await get("/v1/cluster")); } catch (e) { if (e.status === 403) scopes = []; /* the pages say what is wrong */ }
+  try {
+    ({ scopes, test_clock: testClock } = await get("/v1/cluster"));
+  } catch (e) { // the pages say what is wrong
+    if (e.status === 403) scopes = [];
+    return e.status !== 401;
+  }
+  return true;
 }
 
 // Problem is an answer that says no, or none at all (status 0).
@@ -76,14 +83,16 @@ export async function call(method, path, body, options) {
 // readWithin is when a node counts as hung: it takes connections, and answers nothing.
 const readWithin = 15000;
 
-// read gets an answer as text.
-export async function read(path, signal) {
+// heard ends work(signal, alive) when alive was not called for so many ms: the node hangs.
+export async function heard(within, signal, work) {
   const limit = new AbortController(), end = () => limit.abort();
   signal?.addEventListener("abort", end);
   if (signal?.aborted) end();
-  const timer = setTimeout(end, readWithin);
+  let timer;
+  const alive = () => { clearTimeout(timer); timer = setTimeout(end, within); };
+  alive();
   try {
-    return await (await open("GET", path, { signal: limit.signal })).text();
+    return await work(limit.signal, alive);
   } catch (e) {
     throw e instanceof Problem || signal?.aborted ? e : silent();
   } finally {
@@ -91,6 +100,9 @@ export async function read(path, signal) {
     signal?.removeEventListener("abort", end);
   }
 }
+
+// read gets an answer as text.
+export const read = (path, signal) => heard(readWithin, signal, async (s) => (await open("GET", path, { signal: s })).text());
 
 export const get = async (path, params, signal) => JSON.parse(await read(path + query(params), signal));
 
@@ -103,8 +115,8 @@ export const timerLink = (topic, id) => `#/topics/${enc(topic)}/timers/${enc(id)
 // refuses a callback, and one with a URL needs none.
 export const addCommand = (topic, { delivery, callback } = {}, more = "") => `carillon ctl add ${topic} --delay 5m${more}${delivery === "pull" || (callback && callback.url) ? "" : " --callback http://127.0.0.1:7780/"}`;
 
-// useLoad asks for something, again whenever deps change, and every so many ms while the page is
-// looked at. An older answer never replaces a newer one.
+// useLoad asks for something, again whenever deps change, after signing in, and every so many ms while
+// the page is looked at. An older answer never replaces a newer one.
 export function useLoad(load, deps, every) {
   const [state, set] = useState({ loading: true });
   const round = useRef(0);
@@ -126,7 +138,8 @@ export function useLoad(load, deps, every) {
     again.current = run;
     set((old) => ({ ...old, loading: true }));
     run();
-    return () => { abort.abort(); round.current++; clearTimeout(timer); };
+    window.addEventListener("carillon-signedin", run);
+    return () => { window.removeEventListener("carillon-signedin", run); abort.abort(); round.current++; clearTimeout(timer); };
   }, deps);
   return { ...state, again: useCallback(() => again.current(), []) };
 }

@@ -1,20 +1,24 @@
 // What happens to timers, as it happens.
-import { clock, get, html, num, open, query, span, timerLink, useEffect, useLoad, useRef, useState } from "./lib.js";
+import { clock, get, heard, html, num, open, query, span, timerLink, useEffect, useLoad, useRef, useState } from "./lib.js";
 import { Badge, Card, Empty, Failed } from "./parts.js";
 
 const most = 200;
 const everything = "fired,dead,added,changed,cancelled,breaker,node,shards";
 const kinds = { fired: ["ok", "called"], failed: ["bad", "failed"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"], breaker: ["warn", "breaker"], node: ["warn", "node"], shards: ["", "shards"] };
 
+// A stream without events has a comment every 15 s.
+const silentFor = 20000;
+
 // listen reads a stream of server-sent events; fetch carries the token in a header, which
 // EventSource cannot.
-async function listen(params, signal, take, began) {
-  const response = await open("GET", "/v1/events" + query(params), { signal });
+const listen = (params, signal, take, began) => heard(silentFor, signal, async (s, alive) => {
+  const response = await open("GET", "/v1/events" + query(params), { signal: s });
   began();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { value, done } = await reader.read();
     if (done) return;
+    alive();
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
     const events = [];
@@ -24,7 +28,7 @@ async function listen(params, signal, take, began) {
     }
     if (events.length) take(events);
   }
-}
+});
 
 const kindOf = (e) => kinds[e.kind === "fired" && e.result !== "success" ? "failed" : e.kind] || ["", e.kind];
 
@@ -61,6 +65,7 @@ export function Events({ params, title }) {
       setRows((old) => [...next.reverse(), ...old].slice(0, most));
     }, 250);
     const run = async () => {
+      clearTimeout(timer);
       try {
         await listen(params, abort.signal, (events) => {
           for (const e of events) {
@@ -73,6 +78,7 @@ export function Events({ params, title }) {
         if (abort.signal.aborted) return;
         setState("connecting");
         setError(e);
+        if (e.status === 401) window.addEventListener("carillon-signedin", run, { once: true });
         if (e.status >= 400 && e.status < 500) return;
       }
       if (!abort.signal.aborted) timer = setTimeout(run, 2000);
@@ -80,7 +86,7 @@ export function Events({ params, title }) {
     setRows([]);
     setMissed(0);
     run();
-    return () => { abort.abort(); clearTimeout(timer); clearInterval(flush); };
+    return () => { window.removeEventListener("carillon-signedin", run); abort.abort(); clearTimeout(timer); clearInterval(flush); };
   }, [key]);
   return html`<${Card} title=${title} side=${html`<span class="row"><${Badge} kind=${state === "listening" ? "ok" : "warn"}>${state}<//><button aria-pressed=${held} onClick=${() => setHeld(!held)}>${held ? "Continue" : "Pause"}</button></span>`}>
     <${Failed} error=${error} />

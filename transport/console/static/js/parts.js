@@ -164,7 +164,7 @@ export function Action({ label, verb, run, ask, needs, children, class: kind, ..
     try { await run(); } catch (e) { say(e.message, "bad"); }
     setBusy(false);
   };
-  if (needs && !may(needs)) return null;
+  if (needs && !open && !may(needs)) return null;
   return html`<button class=${kind || ""} disabled=${busy} onClick=${() => (ask === false ? now() : setOpen(true))}>${label}</button>
     ${open && html`<${Dialog} ...${form} verb=${verb || label} onClose=${() => setOpen(false)} onSubmit=${run}>${children}<//>`}`;
 }

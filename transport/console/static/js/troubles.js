@@ -28,6 +28,7 @@ export function troubles(cluster, topics, receivers, stats) {
     else if (n.state === "draining") node(warn, `Node ${n.name} is draining.`);
     else if (n.state === "drained") node(warn, `Node ${n.name} is drained and holds no shards.`, "Resume or remove it");
     if (n.unfit) node(warn, `Node ${n.name} is unfit to lead: ${n.unfit}.`);
+    if (n.low_disk) node(bad, `The disk of node ${n.name} is almost full: shards with a replica on it refuse adds.`, "Make room on it");
     if (Math.abs(n.clock_offset_ms || 0) > 500) node(warn, `The clock of node ${n.name} is off by ${span(n.clock_offset_ms)}.`, "Check its time service");
   }
   const shards = (cluster && cluster.shards) || [];
@@ -35,6 +36,8 @@ export function troubles(cluster, topics, receivers, stats) {
   if (count("no_quorum")) node(bad, `${count("no_quorum")} of ${shards.length} shards have no majority. Their timers cannot run or change.`, "Start the missing nodes");
   if (count("degraded")) node(warn, `${count("degraded")} of ${shards.length} shards lack a replica or a leader.`);
   if (count("moving")) node(warn, `${count("moving")} of ${shards.length} shards are moving.`);
+  const full = shards.filter((s) => s.full).length;
+  if (full) node(bad, `${many(full, "shard is full and refuses", "shards are full and refuse")} adds.`, "Add shards");
   const backup = backups(stats), hour = 3600000;
   if (backup && (backup.error || backup.overdue > hour)) node(backup.overdue > hour ? bad : warn, `A backup is overdue by ${span(backup.overdue)}${backup.error ? `: ${backup.error}` : ""}.`);
 
