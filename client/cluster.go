@@ -107,6 +107,7 @@ type Node struct {
 	SilentMs int64  `json:"silent_ms"` // since the answering node last heard it
 	// Why it should not lead; empty: nothing is wrong.
 	Unfit         string `json:"unfit"`
+	LowDisk       bool   `json:"low_disk"`        // shards with a replica on it refuse adds
 	ClockOffsetMs *int64 `json:"clock_offset_ms"` // ahead of the cluster's clock; nil: not known
 }
 
@@ -127,6 +128,8 @@ type Shard struct {
 	Epoch    uint32     `json:"epoch"`
 	Replicas []string   `json:"replicas"` // names of nodes
 	State    ShardState `json:"state"`
+	// It refuses adds, as it holds as much as one can. Only nodes with a replica of it know.
+	Full bool `json:"full"`
 }
 
 // Cluster reads the cluster as a node sees it, in any state of the node.

@@ -44,8 +44,13 @@ func (e *engine) View() backend.ClusterView {
 		leads[by.node]++
 		v.Shards = append(v.Shards, s)
 	}
+	low := map[uint64]bool{}
+	for _, disk := range c.host.LowDisks() {
+		low[disk.Node] = true
+	}
 	for _, n := range c.member.State.Nodes() {
 		view := c.nodeView(e.p, &n, peers)
+		view.LowDisk = low[n.ID]
 		view.Leads, view.Replicas = leads[n.ID], replicas[n.ID]
 		v.Nodes = append(v.Nodes, view)
 	}
@@ -146,7 +151,7 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 
 func (c *core) shardRow(row *ring.Assignment, by lead, peers peers) backend.ShardRow {
 	leader := by.node
-	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch, Replicas: make([]string, 0, len(row.Replicas))}
+	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch, Replicas: make([]string, 0, len(row.Replicas)), Full: c.full(row)}
 	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name
 	}
@@ -175,6 +180,15 @@ func (c *core) shardRow(row *ring.Assignment, by lead, peers peers) backend.Shar
 		s.State = backend.ShardOK
 	}
 	return s
+}
+
+// full reports that this node has a replica of the shard that holds as much as one can.
+func (c *core) full(row *ring.Assignment) bool {
+	if !row.Names(c.member.ID()) || int(row.Group) > c.host.Shards() { // it is yet to be made here
+		return false
+	}
+	_, full := c.host.Size(row.Group)
+	return full
 }
 
 // peers are how this node sees each member at one moment, itself included: all parts of a view are

@@ -1,11 +1,15 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"carillon/internal/vfs"
+	"carillon/test/testkit"
 	"carillon/transport/api/backend"
 )
 
@@ -50,6 +54,29 @@ func TestFoundedIsHealthyWithLeaders(t *testing.T) {
 	if !v.Healthy || v.Nodes[0].Leads != 64 {
 		t.Errorf("healthy %v, and leads %v", v.Healthy, v.Nodes)
 	}
+}
+
+// nearlyFull is a disk with a KiB left.
+type nearlyFull struct{ vfs.FS }
+
+func (nearlyFull) Free(string) (uint64, error) { return 1 << 10, nil }
+
+// TestLowDiskShows in the view of the cluster: it is why adds are refused.
+func TestLowDiskShows(t *testing.T) {
+	cfg := Config{DataDir: t.TempDir(), HTTP: "127.0.0.1:0", Name: "n1", Shards: 1, Version: "test", Logger: slog.New(slog.DiscardHandler)}
+	n, err := New(cfg)
+	testkit.Must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.runOn(ctx, nearlyFull{vfs.OS{}}, &n.cfg) }()
+	defer func() {
+		stop()
+		testkit.Must(t, <-done)
+	}()
+	until(t, "the node serves", func() bool { return n.AwaitReady(ctx) })
+	r := &running{t: t, node: n, base: "http://" + n.Addr()}
+	r.awaitBody(200, "/v1/cluster", `"low_disk":true`)
+	r.must(503, "POST", "/v1/topics/orders/timers", `{"delay":"1h","callback":{"url":"http://127.0.0.1:1/"}}`)
 }
 
 // A node by itself is a healthy cluster of one, which cannot be drained or removed.

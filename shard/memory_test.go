@@ -378,11 +378,11 @@ func TestFullShardRefusesAdds(t *testing.T) {
 		return s.FullShards
 	}
 	env := schedulerEnv{shardOf(g)}
-	if !env.Full() || full() != 1 {
-		t.Errorf("answers are kept, or it is not counted: %d", full())
+	if _, shown := r.host.Size(1); !env.Full() || full() != 1 || !shown {
+		t.Errorf("answers are kept, or it is not counted: %d, or not shown: %v", full(), shown)
 	}
 	r.pass(2 * tickInterval)
-	if env.Full() || full() != 0 {
+	if _, shown := r.host.Size(1); env.Full() || full() != 0 || shown {
 		t.Errorf("with room: answers are not kept, or it is counted: %d", full())
 	}
 	if err := r.host.admit(g, &timer.Command{Kind: timer.Add, Topic: 1, ID: "a"}); err != nil {

@@ -49,6 +49,14 @@ func TestCtlCluster(t *testing.T) {
 			},
 		},
 		{
+			name: "cluster that refuses adds", args: []string{"cluster"}, asked: []string{"GET /v1/cluster"},
+			replies: ok(strings.NewReplacer(`"name":"n2",`, `"name":"n2","low_disk":true,`, `"state":"ok"}`, `"full":true,"state":"ok"}`).Replace(threeNodes)),
+			out: []string{
+				"\nn2 has little room on its disk: shards with a replica on it refuse adds\n", "\nshards: 3: 1 moving, 1 no_quorum, 1 ok\n1 shard is full and refuses adds, ",
+				"SHARD  STATE      LEADER  EPOCH  REPLICAS\n1      ok, full   n1      4      n1,n2\n2      moving     n2",
+			},
+		},
+		{
 			name: "cluster --shards", args: []string{"cluster", "--shards"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"},
 			out: []string{"1      ok         n1      4      n1,n2\n"},
 		},

@@ -29,7 +29,7 @@ type Host interface {
 	Leads(id timer.ShardID) bool
 	Leader(id timer.ShardID) (node uint64, ok bool)
 	LacksLeader(id timer.ShardID, wasReady bool) bool
-	Bytes(id timer.ShardID) int64
+	Size(id timer.ShardID) (bytes int64, full bool)
 	Groups() []shard.GroupStatus
 	Held(topic timer.TopicID) int
 	KeyWeights(topic timer.TopicID) int

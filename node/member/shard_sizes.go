@@ -98,7 +98,7 @@ func (s *shardSizes) due(now time.Duration) bool {
 func (l *local) largeShards(ids []timer.ShardID) map[timer.ShardID]int64 {
 	var large map[timer.ShardID]int64
 	for _, id := range ids {
-		if n := l.host.Bytes(id); n > ring.SmallMove {
+		if n, _ := l.host.Size(id); n > ring.SmallMove {
 			if large == nil {
 				large = map[timer.ShardID]int64{}
 			}

@@ -2022,6 +2022,8 @@ export interface components {
             silent_ms?: number;
             /** @description Why it hands its shards over to others: its clock is off, its disk is slow, or a replica of it is stopped or has a wrong state. Left out when nothing is wrong. */
             unfit?: string;
+            /** @description Its disk is almost full, so that shards with a replica on it refuse adds. Left out when it is not. */
+            low_disk?: boolean;
             /** @description How far its clock is ahead of the cluster's; left out when not known. */
             clock_offset_ms?: number;
         };
@@ -2038,6 +2040,8 @@ export interface components {
              * @enum {unknown}
              */
             state: "ok" | "moving" | "degraded" | "no_quorum";
+            /** @description It holds as much as one can, and refuses adds. Left out when it does not, and by nodes without a replica of it, which do not know. */
+            full?: boolean;
         };
         ShardDetail: components["schemas"]["Shard"] & {
             term?: number;

@@ -31,6 +31,9 @@ func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 			}
 		}
 		fmt.Fprintf(term.Out, "\nshards: %s\n", summary(answer.Shards))
+		if n := full(answer.Shards); n > 0 {
+			fmt.Fprintf(term.Out, fullShards+"\n", terminal.Many(n, "shard is full and refuses", "shards are full and refuse"))
+		}
 		if r := answer.Resharding; r != nil {
 			progress, _ := (&shardsCmd{Number: r.To}).progress(answer)
 			fmt.Fprintf(term.Out, "their number grows from %d to %d: %s\n", r.From, r.To, printable(progress))
@@ -40,7 +43,7 @@ func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		}
 		rows := answer.Shards
 		if !c.Shards {
-			rows = slices.DeleteFunc(rows, func(s client.Shard) bool { return s.State == client.ShardOK })
+			rows = slices.DeleteFunc(rows, func(s client.Shard) bool { return s.State == client.ShardOK && !s.Full })
 		}
 		return printShards(term.Out, rows)
 	}))
@@ -112,6 +115,9 @@ func printNodes(out io.Writer, a *client.Cluster) error {
 		}
 		if n.Unfit != "" {
 			fmt.Fprintf(out, "\n%s should not lead: %s\n", printable(n.Name), printable(n.Unfit))
+		}
+		if n.LowDisk {
+			fmt.Fprintf(out, "\n%s has little room on its disk: shards with a replica on it refuse adds\n", printable(n.Name))
 		}
 	}
 	return nil
@@ -187,6 +193,19 @@ func summary(shards []client.Shard) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d: %s", len(shards), strings.Join(states, ", ")), ": ")
 }
 
+// fullShards says of full ones what to do.
+const fullShards = "%s adds, whatever memory there is: carillon ctl shards makes more of them"
+
+// full counts those that are.
+func full(shards []client.Shard) (n int64) {
+	for i := range shards {
+		if shards[i].Full {
+			n++
+		}
+	}
+	return n
+}
+
 func printShards(out io.Writer, rows []client.Shard) error {
 	if len(rows) == 0 {
 		return nil
@@ -194,8 +213,11 @@ func printShards(out io.Writer, rows []client.Shard) error {
 	fmt.Fprintln(out)
 	t := newTable(out, "SHARD", "STATE", "LEADER", "EPOCH", "REPLICAS")
 	for _, r := range rows {
-		leader, epoch := cmp.Or(r.Leader, "-"), strconv.FormatUint(uint64(r.Epoch), 10)
-		t.row(strconv.Itoa(r.Number), string(r.State), leader, epoch, strings.Join(r.Replicas, ","))
+		leader, epoch, state := cmp.Or(r.Leader, "-"), strconv.FormatUint(uint64(r.Epoch), 10), string(r.State)
+		if r.Full {
+			state += ", full"
+		}
+		t.row(strconv.Itoa(r.Number), state, leader, epoch, strings.Join(r.Replicas, ","))
 	}
 	return t.w.Flush()
 }

@@ -153,6 +153,7 @@ type NodeView struct {
 	Starts   uint32 `json:"starts,omitzero"`        // of its process, the one that was heard last included; 0: it was never heard
 	SilentMs int64  `json:"silent_ms,omitzero"`     // since it was last heard; 0 for the answering node itself
 	Unfit    string `json:"unfit,omitzero"`         // why it should not lead now, and hands its shards over; "" when nothing is wrong
+	LowDisk  bool   `json:"low_disk,omitzero"`      // shards with a replica on it refuse adds, as its disk is almost full
 
 	ClockOffsetMs *int64 `json:"clock_offset_ms,omitzero"` // nil: it has not sent its clock lately
 }
@@ -175,6 +176,8 @@ type ShardRow struct {
 	Epoch    uint32        `json:"epoch"`
 	Replicas []string      `json:"replicas"` // names
 	State    ShardState    `json:"state"`
+	// It refuses adds, as this node's replica holds as much as one can. Not known without one.
+	Full bool `json:"full,omitzero"`
 }
 
 // ShardView is all that a node knows of a shard.

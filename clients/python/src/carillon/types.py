@@ -1085,6 +1085,8 @@ class Node(_Node, total=False):
     """How long ago the answering node last heard it; what is said of it is as of then. Left out for the answering node itself."""
     unfit: str
     """Why it hands its shards over to others: its clock is off, its disk is slow, or a replica of it is stopped or has a wrong state. Left out when nothing is wrong."""
+    low_disk: bool
+    """Its disk is almost full, so that shards with a replica on it refuse adds. Left out when it is not."""
     clock_offset_ms: int
     """How far its clock is ahead of the cluster's; left out when not known."""
 
@@ -1102,6 +1104,8 @@ class _Shard(TypedDict):
 class Shard(_Shard, total=False):
     leader: str
     """A node's name; left out when none is known."""
+    full: bool
+    """It holds as much as one can, and refuses adds. Left out when it does not, and by nodes without a replica of it, which do not know."""
 
 
 class ShardDetail(Shard, total=False):
