@@ -150,6 +150,10 @@ func TestDoctor(t *testing.T) {
 		{"a topic is paused", goodView, goodMetrics + "carillon_waiting{reason=\"topic_paused\"} 3\n", 200, 1, []string{
 			"warning  n1          3 timers wait: their topics are paused; carillon ctl topics resume TOPIC; carillon ctl topics list shows where",
 		}},
+		{"a topic that nobody pulls", goodView, goodMetrics + "carillon_waiting{reason=\"consumer\"} 3\ncarillon_topic_oldest_overdue_seconds{topic=\"jobs\"} 61\n", 200, 1, []string{
+			"warning  n1          3 timers wait to be pulled: if nobody does, start consumers; carillon ctl pull TOPIC takes one by hand; carillon ctl topics list shows where",
+		}},
+		{"consumers are on their way", goodView, goodMetrics + "carillon_waiting{reason=\"consumer\"} 3\ncarillon_topic_oldest_overdue_seconds{topic=\"jobs\"} 59\n", 200, 0, []string{"40 of 1048576 open files"}},
 		{"a burst", goodView, goodMetrics + "carillon_waiting{reason=\"leader\"} 90000\n", 200, 1, []string{"warning  n1          90000 timers wait for their shard's leader; a burst passes by itself"}},
 		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},
 		{"a token without the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read"],"nodes":[`), goodMetrics, 200, 1, []string{"warning  topics      those that wait for a secrets key are not shown to this token, which lacks the scope cluster"}},

@@ -127,7 +127,7 @@ func (f *findings) faults(node string, m map[string]float64) {
 		f.add(wrong, node, "%s; its log says which and why", terminal.Many(n, "replica is stopped or differs from the others", "replicas are stopped or differ from the others"))
 	}
 	if n := int64(m["carillon_full_shards"]); n > 0 {
-		f.add(wrong, node, "%s adds, whatever memory there is: carillon ctl shards makes more of them", terminal.Many(n, "shard is full and refuses", "shards are full and refuse"))
+		f.add(wrong, node, fullShards, terminal.Many(n, "shard is full and refuses", "shards are full and refuse"))
 	}
 	if m["carillon_damaged_folders"] > 0 {
 		f.add(seeTo, node, "its disk has damaged the log: check it, then delete the folders damaged-… in its data directory")
@@ -161,16 +161,31 @@ var stuck = []struct {
 	// A leader that may not start calls is a problem that other findings name.
 	{client.WaitLeader, seeTo, "waits for its shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes",
 		"wait for their shard's leader; a burst passes by itself, else see the leader's clock, and the other nodes"},
+	{client.WaitConsumer, seeTo, "waits to be pulled: if nobody does, start consumers; carillon ctl pull TOPIC takes one by hand",
+		"wait to be pulled: if nobody does, start consumers; carillon ctl pull TOPIC takes one by hand"},
 }
+
+// pullLate is how long due timers may wait for consumers, who come when they have time.
+const pullLate = 60 // s
 
 // waiting adds, for each of these causes, how many due timers wait for it in the shards that a node
 // leads.
 func (f *findings) waiting(node string, m map[string]float64) {
 	for _, s := range stuck {
-		if n := m[`carillon_waiting{reason="`+string(s.cause)+`"}`]; n > 0 {
+		if n := m[`carillon_waiting{reason="`+string(s.cause)+`"}`]; n > 0 && (s.cause != client.WaitConsumer || oldestOverdue(m) > pullLate) {
 			f.add(s.grade, node, "%s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer "+s.one, "timers "+s.more))
 		}
 	}
+}
+
+// oldestOverdue is for how long, in seconds, a timer of any topic has been due.
+func oldestOverdue(m map[string]float64) (oldest float64) {
+	for series, seconds := range m {
+		if strings.HasPrefix(series, "carillon_topic_oldest_overdue_seconds{") {
+			oldest = max(oldest, seconds)
+		}
+	}
+	return oldest
 }
 
 // certificateSoon is how long before its end a certificate is worth a word.
