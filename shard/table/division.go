@@ -309,7 +309,7 @@ func LoadChild(parent, child timer.ShardID, r io.Reader) (*Table, error) {
 		l.child, t.leaving = t.leaving, nil
 		t.slots.Unused = int(t.slots.High) // about half; freeOthers counts
 		t.id, t.finished = child, l.child.finished
-		t.closedTopics, t.leaderships, t.deliveries = newClosedTopics(), leaderships{}, newDeliveries()
+		t.closedTopics, t.leaderships, t.deliveries = newClosedTopics(), leaderships{}, deliveries{}
 		start := loader{r: bufio.NewReader(bytes.NewReader(l.child.head)), t: t}
 		start.start()
 		l.err = start.err

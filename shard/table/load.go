@@ -217,7 +217,7 @@ func (l *loader) deliveries() {
 		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		word := l.number(1<<33-1, "delivery")
 		d := delivery{turn: uint32(word >> 1), pull: word&1 != 0}
-		if _, twice := l.t.deliveries.of[topic]; twice {
+		if _, twice := l.t.deliveries.find(topic); twice {
 			l.fail("topic %d has two deliveries", topic)
 		}
 		l.t.deliveries.set(topic, d)

@@ -127,7 +127,8 @@ func (rs *Restore) goAhead(t *Table) error {
 // deliver sets the deliveries to those of the topics. A change of delivery may have happened
 // between the backup of the shard and that of the topics.
 func (rs *Restore) deliver(t *Table) {
-	for _, id := range t.deliveries.sorted() {
+	for _, d := range slices.Clone(t.deliveries.of) {
+		id := d.topic
 		topic, ok := rs.Topics.Topic(id)
 		if ok && topic.Turning {
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"carillon/timer"
@@ -200,7 +201,8 @@ func TestRestoreDeliversAsTheTopicSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := restored.Read(1, "a"); got.State != timer.Scheduled || restored.deliveries.of[1] != (delivery{turn: 2}) {
-		t.Errorf("state %v, delivery %+v", got.State, restored.deliveries.of[1])
+	want := []topicDelivery{{1, delivery{turn: 2}}}
+	if got := restored.Read(1, "a"); got.State != timer.Scheduled || !slices.Equal(restored.deliveries.of, want) {
+		t.Errorf("state %v, deliveries %+v", got.State, restored.deliveries.of)
 	}
 }

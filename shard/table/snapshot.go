@@ -188,8 +188,8 @@ func (l *leaderships) append(dst []byte) []byte {
 
 func (d *deliveries) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(d.of)))
-	for _, topic := range d.sorted() {
-		dst = encoding.AppendUvarints(dst, uint64(topic), d.of[topic].word())
+	for _, x := range d.of {
+		dst = encoding.AppendUvarints(dst, uint64(x.topic), x.word())
 	}
 	return dst
 }

@@ -56,7 +56,7 @@ func New(id timer.ShardID, nowMs int64) *Table {
 	all := timers{content: content.New(), topics: newTopics(), chains: places{}, naming: newOutcomeTopics(), ids: index.New(), collections: newCollections()}
 	return &Table{
 		id: id, updater: updater{timetable: timetable{timers: all, wheel: wheel.New(wheel.Tick(nowMs))}},
-		closedTopics: newClosedTopics(), deliveries: newDeliveries(), restamping: restamping{noRestamp},
+		closedTopics: newClosedTopics(), restamping: restamping{noRestamp},
 	}
 }
 
