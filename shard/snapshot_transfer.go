@@ -52,15 +52,12 @@ func (s *snapshots) offer(r *replica) (*pb.Snapshot, error) {
 	if r.wrong.why != nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	if !f.sendable() || f.Newest.Index < r.store.Offset || f.Newest.Index < r.membership.index {
+	if !f.Readable() || f.Newest.Index < r.store.Offset || f.Newest.Index < r.membership.index {
 		s.wanted = true
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.Newest.Index), Term: new(f.Newest.Term), ConfState: f.Newest.Conf}}, nil
 }
-
-// sendable reports whether there is a snapshot that other replicas can be sent.
-func (f *filesState) sendable() bool { return f.Newest.Index != 0 && f.Newest.Conf != nil }
 
 // send streams the snapshot that raft's message names.
 func (s *snapshots) send(r *replica, m *pb.Message) {
@@ -132,7 +129,7 @@ type damagedSnapshot struct {
 
 func (d *damagedSnapshot) handle(w *worker) {
 	r := d.group
-	if r.files.Newest.Index == d.index && r.files.sendable() {
+	if r.files.Newest.Index == d.index && r.files.Readable() {
 		w.host.cfg.Logger.Error("a snapshot is damaged; a new one is made", "shard", uint32(r.shard), "error", d.err)
 		r.files.Newest.Conf, r.snapshots.wanted = nil, true
 	}

@@ -111,7 +111,7 @@ func (w *worker) tickFiles(r *replica) {
 	case pinned && !r.files.restating && r.empty():
 		w.rewriteMarker(r)
 	case r.id == 0 || !r.snapshots.mayTry(r, w.now.Mono) || r.applied < foundingIndex || r.applied == foundingIndex && !r.snapshots.wanted:
-	case r.snapshots.wanted:
+	case r.snapshots.wanted, r.files.Newest.Index != 0 && !r.files.Readable():
 		w.beginSnapshot(r)
 	case pinned && r.applied == r.files.Newest.Index && w.now.Mono-r.files.savedAt > dropOlderAfter:
 		r.files.DropOlder()
@@ -147,10 +147,10 @@ func (w *worker) beginSnapshot(r *replica) {
 	state := r.machine.save()
 	meta := wal.SnapshotMeta{Shard: uint32(r.shard), Index: r.applied, Term: r.appliedTerm, Hash: state.Hash(), Conf: record.AppendMark(nil, run.mark)}
 	w.begin(run, state)
-	before, files := r.files.Newest.Index, w.host.snapshotFiles
+	before, readable, files := r.files.Newest.Index, r.files.Readable(), w.host.snapshotFiles
 	w.host.inBackground(func() {
 		err := run.feed.Write(w.host.cfg.FS, files.snapshotDir(), meta, w.stream.SnapshotFloor())
-		if err == nil {
+		if err == nil && readable { // else the older one stays
 			files.removeSnapshots(r.shard, meta.Index, before)
 		}
 		w.box.post(&snapshotWritten{run: run, done: true, err: err})
@@ -360,7 +360,7 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 		r := f.h.group(id)
 		run := r.w.snapshot
 		switch {
-		case r.files.Newest.Index >= index && r.files.sendable():
+		case r.files.Newest.Index >= index && r.files.Readable():
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.Newest.Index, Term: r.files.Newest.Term}
 		case run != nil && run.group == r && run.child == nil && run.mark.Index >= index: // it is being written
 		case r.w.stream.Full() || !r.snapshotFits(): // or no file can be made

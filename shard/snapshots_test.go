@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -286,6 +287,51 @@ func TestIdleShardKeepsItsOlderSnapshotAtAStart(t *testing.T) {
 		if g.files.Older() == g.files.Newest.Index || g.files.Needed()+1 >= g.w.stream.Generation() {
 			t.Errorf("older %d, newest %d; it needs generation %d of %d", g.files.Older(), g.files.Newest.Index, g.files.Needed(), g.w.stream.Generation())
 		}
+	})
+}
+
+// TestDamagedNewestSnapshot: a group whose newest snapshot was found to be damaged makes another,
+// until one succeeds, and keeps the older one, and the log from there on, all the while and with
+// the new one, too.
+func TestDamagedNewestSnapshot(t *testing.T) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
+		g := r.host.group(1)
+		for _, id := range []string{"first", "second"} {
+			r.add(id, time.Hour)
+			r.take(g)
+		}
+		shardOf(g).canary.next = 1 << 62 // idle from here on
+		older, newest := g.files.Older(), g.files.Newest.Index
+		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+			if op == memfs.OpCreate && strings.Contains(name, "snapshots/00000001-") {
+				return syscall.EIO
+			}
+			return nil
+		})
+		g.w.box.post(&damagedSnapshot{g, newest, errors.New("a flipped bit")})
+		r.runIdle()
+		r.fillMeta(8)
+		r.pass(2 * max(snapshotRetry, dropOlderAfter))
+		if err := r.host.Housekeep(); err != nil {
+			t.Fatal(err)
+		}
+		if g.applied != newest || g.files.Older() != older || g.files.Needed() < r.oldest() || r.oldest() != 1 {
+			t.Fatalf("applied %d of %d; older %d, want %d; the log is kept from generation %d on", g.applied, newest, g.files.Older(), older, r.oldest())
+		}
+		r.fs.SetHook(nil)
+		for end := r.clock.mono + snapshotRetry + time.Second; !g.files.Readable() && r.clock.mono < end; {
+			r.pass(time.Second)
+		}
+		if !g.files.Readable() || g.files.Older() != older || len(r.snapshotFiles(1)) != 2 {
+			t.Fatalf("another one was made: %v; older %d, want %d; %d files", g.files.Readable(), g.files.Older(), older, len(r.snapshotFiles(1)))
+		}
+		list := r.snapshotFiles(1)
+		r.kill()
+		if err := r.fs.FlipBit(r.host.snapshotDir()+"/"+list[0].Name, list[0].Bytes*4); err != nil {
+			t.Fatal(err)
+		}
+		r.mustOpen()
+		r.wantState("second", "scheduled 0")
 	})
 }
 

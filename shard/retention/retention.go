@@ -47,17 +47,30 @@ func (l *Log) Buried(gen uint64) { l.tomb = gen }
 // Forgotten gives up the tombstone, because nothing is left of the removed replica.
 func (l *Log) Forgotten() { l.tomb = 0 }
 
-// Saved records a new snapshot of this replica.
+// Saved records a new snapshot of this replica. In the place of one that cannot be read, it leaves
+// the older one needed.
 func (l *Log) Saved(m *record.Mark) {
-	l.older, l.bytes, l.Newest = l.Newest.Index, 0, *m
+	if l.Readable() {
+		l.older = l.Newest.Index
+	}
+	l.bytes, l.Newest = 0, *m
 	l.Trim()
 }
+
+// Readable reports whether there is a snapshot, and the newest is not known to be unreadable.
+func (l *Log) Readable() bool { return l.Newest.Index != 0 && l.Newest.Conf != nil }
 
 // Restored records a snapshot from a peer. It replaces all earlier snapshots and entries.
 func (l *Log) Restored(m *record.Mark) {
 	l.bytes, l.Newest = 0, *m
+	l.Continued(m.Index)
+}
+
+// Continued records that the log continues from a peer's snapshot, of which there may be a newer
+// one by now.
+func (l *Log) Continued(index uint64) {
 	l.Void()
-	l.older = m.Index
+	l.older = index
 }
 
 // Void gives up the entries so far: a later replica, or a peer's snapshot, has replaced them.
