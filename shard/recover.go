@@ -255,8 +255,7 @@ func (r *recovery) Snapshot(m record.Mark) error {
 	hard := r.hard
 	*r = *recoveryOf(r.replica)
 	r.hard = hard
-	r.replica.files.Void()
-	r.replica.files.DropOlder()
+	r.replica.files.Continued(m.Index)
 	return nil
 }
 
@@ -272,7 +271,9 @@ func (r *recovery) Entries(ents []record.Entry) error {
 		return nil
 	}
 	for _, e := range ents {
-		rep.files.Grew(e.Data)
+		if e.Index > rep.files.Newest.Index {
+			rep.files.Grew(e.Data)
+		}
 		if e.Index == rep.applied {
 			if r.alien = e.Term != rep.appliedTerm; r.alien {
 				r.log = r.log[:r.next]

@@ -134,3 +134,39 @@ func TestReplayAppliesNothingThatAPeersSnapshotSuperseded(t *testing.T) {
 		t.Errorf("a tombstone may follow, and the replay fails with %v", r.fault)
 	}
 }
+
+// TestReplayKeepsTheLogFromAPeersSnapshotOn: the group's own snapshot was made after one from a
+// peer. After a start it still needs the log from the peer's on, in case its own turns out to be
+// damaged, and counts only what came after its own.
+func TestReplayKeepsTheLogFromAPeersSnapshotOn(t *testing.T) {
+	r := newRecovery(retainBytes)
+	own := record.Mark{Replica: 1, Index: 40, Term: 1, Conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}}
+	r.replica.place(own)
+	r.replica.files.Newest = own
+	peers := own
+	peers.Index, peers.Installed = 20, true
+	r.feed(t, 2, 20, 1, true)
+	if err := r.replay(wal.Position{Gen: 3}, wal.Record{Type: wal.RecordSnapMark, Shard: 1, Data: record.AppendMark(nil, peers)}); err != nil {
+		t.Fatal(err)
+	}
+	r.gen = 4
+	for i := uint64(21); i <= 60; i++ {
+		if i == 41 {
+			r.gen = 7
+		}
+		if err := r.Entries([]record.Entry{{Index: i, Term: 1, Data: make([]byte, 84)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.HardState(record.HardState{Term: 1, Commit: 40}); err != nil {
+		t.Fatal(err)
+	}
+	f := &r.replica.files
+	f.Trim()
+	if f.Older() != 20 || f.Needed() != 4 {
+		t.Errorf("the older snapshot is that of entry %d, want 20; the log is needed from generation %d on, want 4", f.Older(), f.Needed())
+	}
+	if f.Bytes() != 20*100 {
+		t.Errorf("%d bytes of entries since its own snapshot, want %d", f.Bytes(), 20*100)
+	}
+}
