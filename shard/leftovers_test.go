@@ -126,6 +126,52 @@ func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 	})
 }
 
+// TestTombstoneOutlivesAStart: a replica took the place of an earlier one, the files of which cannot
+// be deleted. A start keeps the tombstone, without which the next one takes these for the new
+// replica's, and goes on as the earlier one.
+func TestTombstoneOutlivesAStart(t *testing.T) {
+	movedAway(t, func(r *hostHarness, _ *fakePeers) {
+		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+			if op == memfs.OpRemove && strings.Contains(name, "snapshots/00000001-") {
+				return errors.New("not now")
+			}
+			return nil
+		})
+	}, func(r *hostHarness) {
+		id := ReplicaID(7, 3)
+		row := Assignment{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: id}, {Node: 8, Replica: ReplicaID(8, 1)}}}
+		r.host.Place([]Assignment{row})
+		r.runIdle()
+		for range 3 {
+			if g := r.host.group(1); g.id != id {
+				r.t.Fatalf("replica %x, want %x", g.id, id)
+			}
+			r.kill()
+			if err := r.open(); err != nil {
+				r.t.Fatal(err)
+			}
+			meta := r.host.group(Meta)
+			r.take(meta)
+			meta.files.DropOlder()
+			for range 10 {
+				for range 40 {
+					meta.w.mark(meta) // fills the log
+					meta.w.rewriteMarker(r.host.group(1))
+					r.runIdle()
+				}
+				synctest.Wait()
+				r.pass(time.Second)
+				if err := r.host.Housekeep(); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+		}
+		if g := r.host.group(1); g.id != id {
+			r.t.Fatalf("replica %x, want %x", g.id, id)
+		}
+	})
+}
+
 // TestReturnedReplicaLetsTheLogGo: a replica that takes the place of an earlier one on the same node
 // does not keep the log from the earlier one's tombstone on.
 func TestReturnedReplicaLetsTheLogGo(t *testing.T) {

@@ -210,7 +210,6 @@ func (r *recovery) Create(m record.Mark) error {
 	if rep := r.replica; r.fault == nil && rep.id == 0 {
 		rep.place(m)
 		rep.files.Created(r.gen)
-		rep.files.Forgotten()
 	}
 	return nil
 }
@@ -219,15 +218,13 @@ func (r *recovery) Create(m record.Mark) error {
 func (r *recovery) Tombstone(id uint64) error {
 	rep := r.replica
 	rep.tombstone = max(rep.tombstone, id)
-	hasLater := rep.id > id // its snapshot was loaded already
-	if hasLater {
-		*r = *recoveryOf(rep)
+	if hasLater := rep.id > id; hasLater { // its snapshot was loaded already
 		rep.files.Void()
-		return nil
+	} else {
+		rep.reset()
+		rep.files = filesState{unread: rep.files.unread}
 	}
-	rep.reset()
-	rep.files = filesState{unread: rep.files.unread}
-	rep.files.Buried(r.gen)
+	rep.files.Buried(r.gen) // until the files of the earlier replica are deleted; see leftovers
 	*r = *recoveryOf(rep)
 	return nil
 }
