@@ -302,6 +302,9 @@ func (r *replica) durable(a *appended, pos wal.Position) {
 	if a.replica != r.id {
 		return // the part is of an earlier replica
 	}
+	if a.create != nil {
+		r.files.restating = false
+	}
 	if a.installs != r.snapshots.installs {
 		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
 		// these.
@@ -312,7 +315,6 @@ func (r *replica) durable(a *appended, pos wal.Position) {
 	}
 	if a.create != nil {
 		r.files.Created(pos.Gen)
-		r.files.restating = false
 	}
 	if len(a.entries) > 0 {
 		if !r.store.Append(a.entries) {

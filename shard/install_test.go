@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -216,4 +217,39 @@ func TestDamagedSnapshotWithoutItsMark(t *testing.T) {
 	if err := r.open(); !Damaged(err) {
 		t.Errorf("it starts with entries up to %d, and acknowledged %d: %v", r.host.group(1).store.Last(), index, err)
 	}
+}
+
+// TestSnapshotOvertakesTheCreation: a replica takes the place of an earlier one, and a snapshot from
+// its leader arrives before its creation is on disk. It does not keep the log from the earlier
+// one's tombstone on.
+func TestSnapshotOvertakesTheCreation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const term, index = 6, 40
+		r, c := withFakePeers(t, true, nil)
+		r.bubble = true
+		defer func() { r.abort() }()
+		r.freeze = true
+		row := r.rows[1]
+		row.Epoch, row.Members = 2, append([]Member{{Node: 7, Replica: ReplicaID(7, 2)}}, row.Members[1:]...)
+		r.host.Place([]Assignment{row})
+		r.runIdle()
+		c.arrive(term, index)
+		r.runIdle()
+		g := r.host.group(1)
+		if g.id != ReplicaID(7, 2) || g.applied != index {
+			t.Fatalf("replica %x, applied %d", g.id, g.applied)
+		}
+		r.freeze = false
+		for range 100 {
+			synctest.Wait()
+			r.pass(tickInterval)
+		}
+		if g.files.restating {
+			t.Error("its creation is being written")
+		}
+		g.files.Hard(5)
+		if needed := g.files.Needed(); needed != 5 {
+			t.Errorf("it keeps the log from generation %d on", needed)
+		}
+	})
 }

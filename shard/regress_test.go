@@ -95,8 +95,9 @@ func (p *fakePeers) deliver(term, index uint64) error {
 	t, h := p.r.t, p.r.host
 	t.Helper()
 	tbl := table.New(1, 0)
-	conf := h.group(1).store.Conf
-	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
+	id := h.group(1).id
+	conf := &pb.ConfState{Voters: []uint64{id, ReplicaID(8, 1), ReplicaID(9, 1)}, AutoLeave: new(false)}
+	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: &id, Term: &term,
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}}
 	state := image(tbl)
 	in, err := h.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: tbl.Hash(), epoch: 1}), int64(len(state)))
