@@ -109,7 +109,8 @@ func (f snapshotFiles) writeChild(run *snapshotRun) (*table.Table, error) {
 		return nil, err
 	}
 	run.mark.Hash = t.Hash()
-	_, err = writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, creationFloor(f.h.stream), t.BeginSnapshot())
+	meta, err := writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, creationFloor(f.h.stream), t.BeginSnapshot())
+	f.directory.Came(meta)
 	return t, err
 }
 

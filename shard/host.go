@@ -193,7 +193,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("shard: node id %d; 1–2^40 are allowed", cfg.Node)
 	}
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
-	h.clients, h.driver, h.snapshotFiles, h.groupTable.h = clients{h}, driver{h}, snapshotFiles{h}, h
+	h.clients, h.driver, h.snapshotFiles, h.groupTable.h = clients{h}, driver{h}, snapshotFiles{h: h}, h
 	h.Watch = silence.New(silentAfter, maxLookGap)
 	h.limits = scheduler.NewLimits(cfg.Shares)
 	if cfg.ManualClock {

@@ -17,6 +17,7 @@ import (
 	"carillon/shard/halt"
 	"carillon/shard/raftlog"
 	"carillon/shard/record"
+	"carillon/shard/snapshot"
 	"carillon/wal"
 )
 
@@ -70,6 +71,10 @@ func (h *Host) recover() error {
 	}
 	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
 		return fmt.Errorf("shard: prepare snapshots: %w", err)
+	}
+	var err error
+	if h.directory, err = snapshot.OpenDirectory(h.cfg.FS, h.snapshotDir()); err != nil {
+		return fmt.Errorf("shard: list snapshots: %w", err)
 	}
 	if err := h.loadSnapshots(); err != nil {
 		return err
@@ -126,19 +131,13 @@ func (h *Host) recover() error {
 
 // loadSnapshots loads the groups' states on Config.Loaders goroutines, the caller's included.
 func (f snapshotFiles) loadSnapshots() error {
-	files, err := wal.Snapshots(f.h.cfg.FS, f.snapshotDir())
-	if err != nil {
-		return fmt.Errorf("shard: list snapshots: %w", err)
-	}
-	for _, info := range files {
-		if int(info.Shard) >= len(f.h.all()) {
-			return refuse(&f.h.cfg, outnumbered(len(f.h.all())-1, info.Shard, "a snapshot"))
-		}
+	if highest := f.directory.Highest(); int(highest) >= len(f.h.all()) {
+		return refuse(&f.h.cfg, outnumbered(len(f.h.all())-1, highest, "a snapshot"))
 	}
 	var taken atomic.Int64
 	load := func() {
 		for n := taken.Add(1); n <= int64(len(f.h.all())); n = taken.Add(1) {
-			f.loadSnapshot(f.h.all()[n-1], files)
+			f.loadSnapshot(f.h.all()[n-1])
 		}
 	}
 	var others sync.WaitGroup
@@ -153,11 +152,8 @@ func (f snapshotFiles) loadSnapshots() error {
 // loadSnapshot loads the newest intact snapshot. The one before it and the log make up for one that
 // is damaged. They also make up for one that cannot be read. If they do not suffice, the start
 // fails with the read error, because the file may be intact and readable later.
-func (f snapshotFiles) loadSnapshot(r *replica, files []wal.SnapshotInfo) {
-	for _, info := range files {
-		if info.Shard != uint32(r.shard) {
-			continue
-		}
+func (f snapshotFiles) loadSnapshot(r *replica) {
+	for _, info := range f.directory.Of(uint32(r.shard)) {
 		err := f.readSnapshot(r, info.Name)
 		if err == nil {
 			return

@@ -269,7 +269,9 @@ func (in *Incoming) Commit() error {
 	if err := a.read(in.file); err != nil {
 		return fmt.Errorf("%s: %w", in.meta.FileName(), err)
 	}
-	if err := in.file.Commit(); err != nil {
+	err := in.file.Commit()
+	h.directory.Came(in.meta)
+	if err != nil {
 		return err
 	}
 	return r.w.box.put(a, math.MaxInt)

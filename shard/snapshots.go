@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -150,6 +149,7 @@ func (w *worker) beginSnapshot(r *replica) {
 	before, readable, files := r.files.Newest.Index, r.files.Readable(), w.host.snapshotFiles
 	w.host.inBackground(func() {
 		err := run.feed.Write(w.host.cfg.FS, files.snapshotDir(), meta, w.stream.SnapshotFloor())
+		files.directory.Came(meta)
 		if err == nil && readable { // else the older one stays
 			files.removeSnapshots(r.shard, meta.Index, before)
 		}
@@ -186,13 +186,9 @@ func (w *worker) abortSnapshot(r *replica) {
 // removeSnapshots removes a group's snapshots older than newest, except the one at before, which is
 // known to be intact.
 func (f snapshotFiles) removeSnapshots(id timer.ShardID, newest, before uint64) {
-	list, err := wal.Snapshots(f.h.cfg.FS, f.snapshotDir())
-	for _, s := range list {
-		// Later ones stay: one may just have arrived from a peer.
-		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before {
-			err = f.h.cfg.FS.Remove(filepath.Join(f.snapshotDir(), s.Name))
-		}
-	}
+	err := f.directory.Remove(uint32(id), false, func(s wal.SnapshotInfo) bool {
+		return s.Index < newest && s.Index != before // later ones stay: one may just have arrived from a peer
+	})
 	if err != nil {
 		f.h.cfg.Logger.Error("old snapshots could not be removed; the node tries again after the next one", "shard", uint32(id), "error", err)
 	}
@@ -257,7 +253,10 @@ func (w *worker) mark(r *replica) {
 func (r *replica) empty() bool { return r.id == 0 || max(r.applied, r.written.end) <= foundingIndex }
 
 // snapshotFiles is the part of a host that reads and writes the files of snapshots.
-type snapshotFiles struct{ h *Host }
+type snapshotFiles struct {
+	h         *Host
+	directory *snapshot.Directory // set by recover
+}
 
 // readState reads a snapshot's state and checks its hash. The state is a *Table, or the result of
 // Machine.Read for the meta group. It may run concurrently with the workers.
@@ -295,7 +294,8 @@ func (l *leftovers) delete(r *replica) {
 	l.some, l.busy = false, true
 	h, w, upTo, gone := r.w.host, r.w, l.upTo, r.id == 0
 	h.inBackground(func() {
-		err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), uint32(r.shard), func(conf []byte, err error) bool {
+		err := h.directory.Remove(uint32(r.shard), true, func(s wal.SnapshotInfo) bool {
+			conf, err := wal.SnapshotConf(h.cfg.FS, h.snapshotDir(), s.Name)
 			if err != nil {
 				// A damaged file is deleted too if there is no replica here that may need it.
 				return gone && !vfs.IsReadFailure(err)

@@ -335,6 +335,28 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	})
 }
 
+// TestSnapshotListsNoDirectory: a node may have the snapshots of 4,096 shards. To write one, and to
+// remove those before it, takes no listing of all.
+func TestSnapshotListsNoDirectory(t *testing.T) {
+	bubbleHarness(t, nil, func(r *hostHarness) {
+		g, listed := r.host.group(1), 0
+		r.fs.SetHook(func(_ int, op memfs.Op, _ string) error {
+			if op == memfs.OpReadDir {
+				listed++
+			}
+			return nil
+		})
+		for i := range 4 {
+			r.add(fmt.Sprint(i), time.Hour)
+			r.take(g)
+		}
+		r.fs.SetHook(nil)
+		if list := r.snapshotFiles(1); listed != 0 || len(list) != 2 || list[0].Index != g.files.Newest.Index || list[1].Index != g.files.Older() {
+			t.Errorf("listed %d times; %+v are left", listed, list)
+		}
+	})
+}
+
 // take writes a snapshot of a group now.
 func (h *hostHarness) take(g *replica) {
 	h.t.Helper()

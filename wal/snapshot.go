@@ -112,21 +112,14 @@ func isUnfinished(name string) bool {
 	return strings.Contains(name, snapshotSuffix+".") && strings.HasSuffix(name, vfs.TempSuffix)
 }
 
-// RemoveShardSnapshots removes those snapshots of a shard that match picks by their Conf, or by the
-// fault of the file.
-func RemoveShardSnapshots(fsys vfs.FS, dir string, shard uint32, match func(conf []byte, err error) bool) error {
-	return removeMatching(fsys, dir, func(name string) bool {
-		i, ok := parseSnapshotName(name)
-		if !ok || i.Shard != shard {
-			return false
-		}
-		f, err := OpenSnapshot(fsys, dir, name)
-		if err != nil {
-			return match(nil, err)
-		}
-		defer f.Close()
-		return match(f.Meta().Conf, nil)
-	})
+// SnapshotConf returns the Conf of the snapshot of that file name.
+func SnapshotConf(fsys vfs.FS, dir, name string) ([]byte, error) {
+	f, err := OpenSnapshot(fsys, dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Meta().Conf, nil
 }
 
 func removeMatching(fsys vfs.FS, dir string, match func(name string) bool) error {
