@@ -88,6 +88,8 @@ type Store struct {
 	closed  bool
 	number  uint64
 
+	unwanted []string // paths of files that were given up, and are yet to be removed
+
 	mu     sync.RWMutex // guards the list, and the index of the file that is being written
 	files  []*file      // oldest first
 	active *file        // the last, if it is not sealed

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,6 +347,42 @@ func TestBounds(t *testing.T) {
 	r.store.Flush()
 	if s := r.store.Stats(); s.Files != 0 {
 		t.Errorf("what is too old was written: %+v", s)
+	}
+}
+
+// TestRemovalIsTriedAgain: a file that was given up, and could not be removed, is removed later, not
+// only at the next start: until then it takes room that is not counted.
+func TestRemovalIsTriedAgain(t *testing.T) {
+	r := newStoreHarness(t, 1, func(c *Config) { c.Bytes, c.SegmentSize = 400_000, 0 })
+	left := func() (n int) {
+		list, err := r.fs.ReadDir(r.cfg.Dir)
+		testkit.Must(t, err)
+		for _, e := range list {
+			if _, ok := fileNumber(e.Name); ok {
+				n++
+			}
+		}
+		return n
+	}
+	r.fs.SetHook(func(_ int, op memfs.Op, _ string) error {
+		if op == memfs.OpRemove {
+			return syscall.EIO
+		}
+		return nil
+	})
+	for range 8_000 {
+		r.entry()
+		if r.rand.IntN(50) == 0 {
+			r.store.Maintain()
+		}
+	}
+	if files := r.store.Stats().Files; left() <= files {
+		t.Fatalf("%d files, %d on the disk: nothing was given up", files, left())
+	}
+	r.fs.SetHook(nil)
+	r.store.Maintain()
+	if files := r.store.Stats().Files; left() != files {
+		t.Errorf("%d files, %d on the disk", files, left())
 	}
 }
 

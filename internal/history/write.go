@@ -177,6 +177,7 @@ func (s *Store) Maintain() {
 	if s.cfg.Sure() {
 		s.dropOld(now)
 	}
+	s.removeUnwanted()
 	s.shrink()
 	s.watchDisk()
 }
@@ -195,11 +196,24 @@ func (s *Store) drop(f *file) {
 // remove closes and removes a file that is in no list any more, once no query uses it.
 func (s *Store) remove(f *file) {
 	f.use.Lock()
-	defer f.use.Unlock()
 	_ = f.handle.Close()
-	if err := s.cfg.FS.Remove(filepath.Join(s.cfg.Dir, fileName(f.number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.failed("an old file of the history could not be removed", err)
+	f.use.Unlock()
+	s.unwanted = append(s.unwanted, filepath.Join(s.cfg.Dir, fileName(f.number)))
+	s.removeUnwanted()
+}
+
+// removeUnwanted removes the files that were given up. Those that cannot be removed are tried again.
+func (s *Store) removeUnwanted() {
+	if len(s.unwanted) == 0 {
 		return
 	}
+	s.unwanted = slices.DeleteFunc(s.unwanted, func(name string) bool {
+		err := s.cfg.FS.Remove(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.failed("an old file of the history could not be removed; it is tried again", err)
+			return false
+		}
+		return true
+	})
 	_ = s.cfg.FS.SyncDir(s.cfg.Dir)
 }
