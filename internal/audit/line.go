@@ -6,22 +6,8 @@ import (
 	"time"
 )
 
-// timestamps formats times. It caches the text of the current second.
-type timestamps struct {
-	second int64
-	text   []byte
-}
-
-func (t *timestamps) append(b []byte, at time.Time) []byte {
-	if s := at.Unix(); s != t.second || t.text == nil {
-		t.second, t.text = s, at.UTC().AppendFormat(t.text[:0], "2006-01-02T15:04:05.")
-	}
-	ms := at.Nanosecond() / 1e6
-	return append(append(b, t.text...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-}
-
-func (t *timestamps) appendEntry(b []byte, at time.Time, e *Entry) []byte {
-	b = t.append(append(b, `{"time":"`...), at)
+func appendEntry(b []byte, at time.Time, e *Entry) []byte {
+	b = at.UTC().AppendFormat(append(b, `{"time":"`...), "2006-01-02T15:04:05.000Z")
 	b = append(b, `","who":`...)
 	b = appendString(b, e.Who)
 	b = append(b, `,"what":`...)

@@ -55,7 +55,6 @@ type Log struct {
 	file   file
 
 	mu      sync.Mutex
-	times   timestamps
 	waiting []byte
 	entries int // in waiting
 	missed  int // lost since the last written line
@@ -91,7 +90,7 @@ func (l *Log) Record(e Entry) {
 		l.lost.Add(1)
 		return
 	}
-	l.waiting = l.times.appendEntry(l.waiting, at, &e)
+	l.waiting = appendEntry(l.waiting, at, &e)
 	l.entries++
 	much := len(l.waiting) >= flushAt
 	l.mu.Unlock()
@@ -167,7 +166,7 @@ func (l *Log) flush(spare []byte) []byte {
 		return batch
 	}
 	if missed > 0 { // reported before the entries that came later
-		batch = append(new(timestamps).appendEntry(nil, l.config.Now(), &Entry{Who: "-", What: "entries.lost", Object: "-", From: "-", Count: missed}), batch...)
+		batch = append(appendEntry(nil, l.config.Now(), &Entry{Who: "-", What: "entries.lost", Object: "-", From: "-", Count: missed}), batch...)
 	}
 	n, err := l.file.write(batch)
 	whole := bytes.Count(batch[:n], []byte{'\n'}) // a full disk takes a part
