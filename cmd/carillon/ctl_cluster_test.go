@@ -184,11 +184,6 @@ func TestCtlCluster(t *testing.T) {
 		{name: "upgrade of no cluster", args: []string{"upgrade", "status"}, replies: ok(threeNodes), asked: []string{"GET /v1/cluster"}, err: []string{"not founded yet"}, code: exitFailure},
 		{name: "upgrade finalize", args: []string{"upgrade", "finalize"}, replies: ok(`{"feature_level":3}`), asked: []string{"POST /v1/cluster/finalize"}, out: []string{"feature level 3\n"}},
 		{
-			name: "upgrade finalized at an old node", args: []string{"upgrade", "finalize"},
-			replies: []reply{{status: 404, body: `{"title":"Not found","detail":"there is nothing at this path","code":"not_found"}`}},
-			asked:   []string{"POST /v1/cluster/finalize"}, err: []string{"ask one that is upgraded (--url)"}, code: exitFailure,
-		},
-		{
 			name: "upgrade finalized too early", args: []string{"upgrade", "finalize"},
 			replies: []reply{{status: 409, body: `{"title":"x","detail":"feature level 3 is not understood by n2 (release v1, level 2)","code":"feature_level"}`}},
 			asked:   []string{"POST /v1/cluster/finalize"}, err: []string{"not understood by n2 (release v1, level 2) (409 feature_level)"}, code: exitFailure,

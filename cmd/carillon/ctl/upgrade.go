@@ -37,16 +37,12 @@ type upgradeFinalizeCmd struct{}
 
 func (*upgradeFinalizeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	finalize := client.Request{Method: http.MethodPost, Path: client.Path("cluster", "finalize")}
-	err := ctl.show(term, finalize, reading(func(answer *struct {
+	return ctl.show(term, finalize, reading(func(answer *struct {
 		FeatureLevel int `json:"feature_level"`
 	}) error {
 		_, err := fmt.Fprintf(term.Out, "feature level %d\n", answer.FeatureLevel)
 		return err
 	}))
-	if p, refused := errors.AsType[*client.Problem](err); refused && p.Status == http.StatusNotFound {
-		return errors.New("this node runs a release from before the command: ask one that is upgraded (--url); carillon ctl upgrade status shows which are")
-	}
-	return err
 }
 
 // levelLine shows the feature level that the cluster uses and the progress of an upgrade.
