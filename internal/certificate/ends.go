@@ -1,4 +1,4 @@
-// Package certificate reads the authorities of TLS, and says when certificates end.
+// Package certificate reads the authorities of TLS, and finds when certificates end.
 package certificate
 
 import (
@@ -42,8 +42,8 @@ func ChainEnds(chain *tls.Certificate) (ends time.Time) {
 	return ends
 }
 
-// Follows says why a certificate must not take another's place: it has ended, and the other has
-// not. So a file that was put in place too late, or an old one, does not stop a node that serves.
+// Follows returns an error if a certificate must not replace another one: it has ended, and the
+// other has not. So an expired file does not stop a node that serves.
 func Follows(next, old *tls.Certificate, now time.Time) error {
 	if next.Leaf == nil || old.Leaf == nil || !now.After(next.Leaf.NotAfter) || now.After(old.Leaf.NotAfter) {
 		return nil
