@@ -181,7 +181,10 @@ func faultOf(err error) *web.Problem {
 func rawProblem(p *web.Problem) []byte {
 	body := web.AppendProblem(nil, p)
 	b := []byte("HTTP/1.1 " + strconv.Itoa(p.Status) + " " + fasthttp.StatusMessage(p.Status) + "\r\n")
-	b = append(b, "Content-Type: application/problem+json\r\nX-Content-Type-Options: nosniff\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: "...)
+	if seconds := p.RetrySeconds(); seconds > 0 {
+		b = append(b, "Retry-After: "+strconv.Itoa(seconds)+"\r\n"...)
+	}
+	b = append(b, "Content-Type: application/problem+json\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(body)), 10)
 	return append(append(b, "\r\n\r\n"...), body...)
 }

@@ -13,10 +13,17 @@ const lowDiskRetry = 30 // seconds: room does not come by itself within a moment
 // retryable: the same request may succeed later without anything else having changed.
 func (p *Problem) retryable() bool { return p.Status == 503 || p.Status == 429 || p.Status == 408 }
 
-// setRetryAfter sets the header where the same request may succeed after a while.
-func (p *Problem) setRetryAfter(h *fasthttp.ResponseHeader) {
+// RetrySeconds is the value of Retry-After where the same request may succeed after a while; else 0.
+func (p *Problem) RetrySeconds() int {
 	if p.Status == 503 || p.Status == 429 {
-		h.Set("Retry-After", strconv.Itoa(max(1, p.RetryAfter)))
+		return max(1, p.RetryAfter)
+	}
+	return 0
+}
+
+func (p *Problem) setRetryAfter(h *fasthttp.ResponseHeader) {
+	if seconds := p.RetrySeconds(); seconds > 0 {
+		h.Set("Retry-After", strconv.Itoa(seconds))
 	}
 }
 
