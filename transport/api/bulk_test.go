@@ -89,6 +89,20 @@ func TestBulkDryRun(t *testing.T) {
 	h.do("GET", orders+"/dead", "").has("timers.1.id", `"t002"`)
 }
 
+// TestDryRunOfOneDeadLetterByTwoIDs: in a topic with a key a plain and a whole id are of one dead
+// letter. A dry run counts it once, as the call does.
+func TestDryRunOfOneDeadLetterByTwoIDs(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", orders, `{"key":"all"}`).want(201)
+	h.do("POST", timersPath, `{"id":"x","delay":"1h",`+cb+`}`).want(201)
+	for _, what := range []string{"redrive", "purge"} {
+		h.engine.set("orders", "{all}x", func(t *timer.Timer) { t.State, t.EndedMs = timer.Dead, noonMs })
+		dry := h.do("POST", orders+"/dead/"+what+"?dry_run=true", `{"ids":["x","{all}x"]}`).want(200)
+		done := h.do("POST", orders+"/dead/"+what, `{"ids":["x","{all}x"]}`).want(200).has("matched", "2", "changed", "1", "skipped", "1")
+		dry.has("matched", "2", "changed", "1", "skipped", "1", "skips", pick(done.json(), "skips"))
+	}
+}
+
 func TestBulkReschedule(t *testing.T) {
 	h := newHarness(t)
 	h.fill(30)

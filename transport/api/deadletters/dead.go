@@ -174,10 +174,11 @@ func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selecti
 	if p != nil {
 		return p
 	}
+	counted := map[string]bool{} // by uid: a plain id and a whole one may lead to the same
 	for _, name := range sel.names {
 		m, met := of(name)
 		switch {
-		case !met:
+		case !met || counted[bulkrun.UIDOf(&m)]:
 			skips.AddName(sel.field(), name, timer.Skipped)
 			continue
 		case sel.needsURL && m.NoURL:
@@ -193,6 +194,7 @@ func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selecti
 			continue
 		}
 		would.Count(&m)
+		counted[bulkrun.UIDOf(&m)] = true
 	}
 	n := int64(len(sel.names))
 	return bulkrun.Answer(rq, n, 0, n-would.Changed, skips, &would)
