@@ -126,9 +126,16 @@ mkdir "$work/npm"
 	npm init --yes >/dev/null
 	npm install --silent --offline --no-audit --no-fund "$dir/carillon-client-$number.tgz"
 	node --input-type=module -e 'const c = await import("carillon-client"), t = await import("carillon-client/testing"); if (typeof c.Client !== "function" || !t) throw "no client"'
+	# A program of TypeScript that names no types, as is its default from 6 on, finds those of node.
+	echo 'import { Client } from "carillon-client"; import "carillon-client/testing"; export const client = new Client("http://127.0.0.1:7700");' >program.mts
+	echo '{"compilerOptions": {"noEmit": true, "strict": true, "module": "nodenext", "target": "es2022", "types": []}, "include": ["program.mts"]}' >tsconfig.json
+	modules=$sources/clients/typescript/node_modules
+	mkdir -p node_modules/@types
+	ln -s "$modules/@types/node" node_modules/@types/node
+	"$modules/.bin/tsc" >&2
 )
 reads carillon-client-$number.tgz <"$work/npm/node_modules/carillon-client/README.md"
-checked[carillon-client-$number.tgz]="installed, imported"
+checked[carillon-client-$number.tgz]="installed, imported, its types read"
 
 wheel=carillon_client-$python_number-py3-none-any.whl
 "$PYTHON" -m pip install --quiet --no-index --no-deps --target "$work/python" "$wheel" 2>/dev/null

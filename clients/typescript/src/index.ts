@@ -1,3 +1,4 @@
+/// <reference types="node" preserve="true" />
 export { Client, type AddOptions, type ManyOptions, type PolicyOptions, type PutOptions, type TimerCondition, type TopicCondition } from "./client.js";
 export { path, type CallOptions, type Options, type Request } from "./calls.js";
 export { Problem, Unanswered, type Code } from "./errors.js";

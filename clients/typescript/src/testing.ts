@@ -1,3 +1,4 @@
+/// <reference types="node" preserve="true" />
 /**
  * Starts a node for a test, with a clock that stands still until the test moves it: a year passes in
  * less than a second, and all that is due in it is called, in order.
