@@ -148,10 +148,19 @@ func (w *worker) holds() Memory {
 // weigh counts the state that was loaded at the start, and what the process uses. Groups without
 // work are otherwise not counted before the first tick.
 func (w *worker) weigh() {
+	largest, replicas := int64(0), int64(0)
 	for _, r := range w.groups {
 		w.countEntries(r)
-		w.held.tables += r.machine.bytes()
+		state := r.machine.bytes()
+		w.held.tables += state
+		largest = max(largest, state)
+		if r.raft != nil {
+			replicas++
+		}
 	}
+	w.sample.memory.Store(w.held.tables)
+	w.sample.largest.Store(largest)
+	w.sample.replicas.Store(replicas)
 	w.account()
 	w.held.pressure = w.host.pressure()
 }

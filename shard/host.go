@@ -299,6 +299,7 @@ func (h *Host) Open() error {
 		w.lastTick = h.cfg.Clock.Mono().Truncate(raftTick)
 		w.weigh()
 	}
+	h.sum() // else the first tick would write snapshots, as if the log had to be short
 	close(h.started)
 	return nil
 }

@@ -335,6 +335,26 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	})
 }
 
+// TestStartKnowsHowMuchLogMayBeHeld: a start knows before its first tick how many generations a group
+// may hold back. It once took that for the least, and wrote snapshots for which nothing asked.
+func TestStartKnowsHowMuchLogMayBeHeld(t *testing.T) {
+	bubbleHarness(t, smallLog, func(r *hostHarness) {
+		for i := range 100 {
+			r.do(timer.Command{Kind: timer.Put, ID: fmt.Sprint("much", i), Spec: &timer.Spec{DueMs: 1 << 41, Payload: []byte(strings.Repeat("x", 2000))}})
+		}
+		r.snapshots()
+		r.kill()
+		if err := r.open(); err != nil {
+			t.Fatal(err)
+		}
+		atStart := r.host.pinnable.Load()
+		r.snapshots()
+		if n := r.host.pinnable.Load(); n < 5 || atStart != n {
+			t.Errorf("at the start a group may hold back %d generations, later %d", atStart, n)
+		}
+	})
+}
+
 // TestSnapshotListsNoDirectory: a node may have the snapshots of 4,096 shards. To write one, and to
 // remove those before it, takes no listing of all.
 func TestSnapshotListsNoDirectory(t *testing.T) {
