@@ -54,6 +54,13 @@ func TestBatch(t *testing.T) {
 	h.do("POST", "/v1/topics/fresh/batch", `{"ops":[{"op":"cancel","id":"d"}]}`).want(200).has("results.0.error.code", `"unknown_topic"`)
 	h.engine.set("orders", "d", func(t *timer.Timer) { t.State = timer.Done })
 	h.do("POST", batches, `{"ops":[{"op":"cancel","id":"d"}]}`).want(200).has("results.0.status", "410", "results.0.error.outcome", `"already_fired"`)
+	// A result names its id, as far as it has been read, whatever the fault.
+	const faults = `{"op":"patch","id":"x","priority":300},{"op":"fire","id":"x","priority":1},{"op":"patch","priority":300,"id":"x"}`
+	h.do("POST", batches, `{"ops":[`+faults+`]}`).want(200).has("results.0.error.detail", `"priority: must be 0 to 255"`,
+		"results.0.id", `"x"`, "results.1.id", `"x"`, "results.2.id", "")
+	if r := h.do("POST", batches, `{"op":"patch","id":"x","priority":300}`, "Content-Type: application/x-ndjson").want(200); !strings.Contains(r.body, `"id":"x"`) {
+		t.Error(r.body)
+	}
 }
 
 func checkResults(t *testing.T, results []any, want []string, body string) {

@@ -162,7 +162,7 @@ func (b *batch) readOps(rq *web.Request, body []byte) *web.Problem {
 			op := b.readOp(rq, r)
 			// The rest of this one: by its own grammar.
 			if p := r.Problem(); p != nil && r.Skip(start) {
-				op = operation{problem: p}
+				op = unread(op.in, p)
 			}
 			b.ops = append(b.ops, op)
 		}
@@ -187,7 +187,7 @@ func (b *batch) readLines(rq *web.Request, body []byte) *web.Problem {
 		op := b.readOp(rq, r)
 		r.End()
 		if p := r.Problem(); p != nil {
-			op = operation{problem: p}
+			op = unread(op.in, p)
 		}
 		b.ops = append(b.ops, op)
 	}
@@ -200,7 +200,7 @@ func (b *batch) readOp(rq *web.Request, r *web.Reader) operation {
 	in := b.input()
 	readFields(r, in)
 	if r.Err() != nil {
-		return operation{}
+		return operation{in: in}
 	}
 	op := operation{in: in, verb: verbOf(in.op)}
 	switch {
@@ -214,6 +214,14 @@ func (b *batch) readOp(rq *web.Request, r *web.Reader) operation {
 		}
 	}
 	return op
+}
+
+// unread is an operation that could not be read. It has the id that was read, unless it is no JSON.
+func unread(in *timerRequest, p *web.Problem) operation {
+	if p.Code == web.BadJSON {
+		in = nil
+	}
+	return operation{in: in, problem: p}
 }
 
 // run does the operations: together where it can, but one that has to read its timer first by
