@@ -349,18 +349,22 @@ func (w *World) skippedAhead() (n int64) {
 		if leader == nil {
 			continue
 		}
-		now := leader.host.Table(id).Read(k.topic, k.id)
-		if now == nil || now.State != timer.Scheduled || now.NextMs <= epochMs+w.now.Milliseconds() {
-			continue
-		}
-		_, called := first.starts[now.DueMs]
 		_, last := w.checker.times.shown(id, first.asked, w.now)
 		last += timeSlack.Milliseconds()
-		switch {
-		case first.catchUp == timer.CatchUpSkip:
-			n += int64(b2u(now.NextMs <= last+(1+known.fires)*first.every))
-		case known.redriven && called && now.Occurrence == 0 && now.NextMs == now.DueMs+int64(min(now.Attempts, 1)):
-			n += int64(b2u(now.NextMs <= last))
+		// A redriven occurrence waits beside its series.
+		table := leader.host.Table(id)
+		for h, _ := table.Lookup(k.topic, k.id); h != 0; h = table.NextLive(h) {
+			now := table.CopyWith(h, false)
+			if now.State != timer.Scheduled || now.NextMs <= epochMs+w.now.Milliseconds() {
+				continue
+			}
+			_, called := first.starts[now.DueMs]
+			switch {
+			case first.catchUp == timer.CatchUpSkip:
+				n += int64(b2u(now.NextMs <= last+(1+known.fires)*first.every))
+			case known.redriven && called && now.Occurrence == 0 && now.NextMs == now.DueMs+int64(min(now.Attempts, 1)):
+				n += int64(b2u(now.NextMs <= last))
+			}
 		}
 	}
 	return n

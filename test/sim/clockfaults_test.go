@@ -127,19 +127,8 @@ func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 // for it; nor after an attempt by a clock that is wrong again. It waits for an occurrence that was
 // never called.
 func TestRedrivenAheadOfTime(t *testing.T) {
-	script := func(w *World) {
-		w.lay()
-		w.found()
-		w.pass(time.Second)
-		for _, n := range w.nodes {
-			n.setClock(200 * time.Second)
-		}
-		w.pass(20 * time.Second)
-		do := func(o *operation) {
-			o.topic, o.id, o.then = featureTopic, "s1", func(bool) {}
-			w.complete(o)
-			(&client{w: w, number: 1}).start(o)
-		}
+	calmly(t, func(w *World) {
+		do := clocksAhead(w)
 		wrote := &write{op: 1, dueMs: epochMs + w.now.Milliseconds(), payload: `"s1/1"`, every: 1000, count: 3}
 		w.swarm.receiverStops = 1
 		do(&operation{number: 1, write: wrote, cmd: &timer.Command{Kind: timer.Add, Content: 1}})
@@ -175,7 +164,31 @@ func TestRedrivenAheadOfTime(t *testing.T) {
 		if w.left() != 1 {
 			t.Error("an occurrence that was never called is not waited for")
 		}
-	}
+	})
+}
+
+// TestRedrivenBesideItsSeries: an occurrence that a wrong clock called has died, and is redriven
+// before the shard's clock is set back. It keeps its due time, and its series comes after it. The
+// run waits for neither (seed 1218275).
+func TestRedrivenBesideItsSeries(t *testing.T) {
+	calmly(t, func(w *World) {
+		do := clocksAhead(w)
+		w.swarm.receiverStops = 1
+		do(&operation{number: 1, cmd: &timer.Command{Kind: timer.Add, Content: 1}, write: &write{
+			op: 1, dueMs: epochMs + w.now.Milliseconds(), payload: `"s1/1"`, every: 1000, count: 1000, catchUp: timer.CatchUpSkip,
+		}})
+		w.pass(5 * time.Second)
+		w.rightClocks()
+		do(&operation{number: 2, cmd: &timer.Command{Kind: timer.Redrive, DueMs: epochMs + w.now.Milliseconds()}})
+		w.pass(20 * time.Second)
+		if skipped, left := w.skippedAhead(), w.left(); skipped < 2 || left != 0 {
+			t.Errorf("%d occurrences wait for their time and %d timers are left, expected 2 or more, and 0", skipped, left)
+		}
+	})
+}
+
+// calmly runs a script in a cluster without faults but its own.
+func calmly(t *testing.T, script func(*World)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Run(Config{Seed: 1, Settle: synctest.Wait, script: script, Change: func(p *Plan) {
 			representative(p)
@@ -185,4 +198,21 @@ func TestRedrivenAheadOfTime(t *testing.T) {
 			t.Error(r.Err)
 		}
 	})
+}
+
+// clocksAhead founds a cluster whose clocks are all 200 s ahead. The operations of the function
+// that it returns are on one series.
+func clocksAhead(w *World) func(*operation) {
+	w.lay()
+	w.found()
+	w.pass(time.Second)
+	for _, n := range w.nodes {
+		n.setClock(200 * time.Second)
+	}
+	w.pass(20 * time.Second)
+	return func(o *operation) {
+		o.topic, o.id, o.then = featureTopic, "s1", func(bool) {}
+		w.complete(o)
+		(&client{w: w, number: 1}).start(o)
+	}
 }
