@@ -265,6 +265,21 @@ func TestMissingAndExchangedFilesAreRefused(t *testing.T) {
 	}
 }
 
+// TestSegmentThatLostAllIsNamed: a segment without a frame looks whole by itself, and the next one
+// does not follow. The refusal names both, as the next one may be of another generation.
+func TestSegmentThatLostAllIsNamed(t *testing.T) {
+	whole := built(t, 80, true)
+	list := segments(t, whole)
+	for _, path := range list[:len(list)-1] {
+		fsys := copyFS(whole)
+		must(t, fsys.Damage(path, func([]byte) []byte { return nil }))
+		_, err := Open(fsys, testDir, small(), nil)
+		if _, is := errors.AsType[*CorruptionError](err); !is || !strings.Contains(err.Error(), path) {
+			t.Errorf("without the frames of %s: %v", path, err)
+		}
+	}
+}
+
 // TestForeignSegmentIsRefused puts a segment with the same frame numbers from another
 // stream in place: each frame is whole, only the chain tells.
 func TestForeignSegmentIsRefused(t *testing.T) {

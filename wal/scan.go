@@ -42,6 +42,7 @@ type scanner struct {
 	prepared int64 // the least length that the last segment was prepared to
 	frame    func(gen uint64, segment string, off int64, h header, records []byte) error
 	buf      []byte
+	before   string // path of the segment that was read last
 	out      streamScan
 }
 
@@ -158,7 +159,7 @@ func (s *scanner) generation(g generation, newest bool) error {
 	info := GenInfo{Gen: g.num, FirstSeq: s.out.chain.next, prevHash: s.out.chain.prevHash}
 	for i, seq := range g.segments {
 		if seq != s.out.chain.next {
-			return &CorruptionError{Dir: genPath(s.dir, g.num), Segment: segmentName(seq), Seq: s.out.chain.next, Err: errGap}
+			return &CorruptionError{Dir: genPath(s.dir, g.num), Segment: segmentName(seq), Seq: s.out.chain.next, Err: s.gap()}
 		}
 		end, err := s.segment(g.num, seq, newest && i == len(g.segments)-1)
 		if err != nil {
@@ -171,11 +172,20 @@ func (s *scanner) generation(g generation, newest bool) error {
 	return nil
 }
 
+// gap names the segment before, too: it may have lost its end.
+func (s *scanner) gap() error {
+	if s.before == "" {
+		return errGap
+	}
+	return fmt.Errorf("%w: %s", errGap, s.before)
+}
+
 func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 	if err := s.read(gen, seq); err != nil {
 		return 0, err
 	}
 	dir, name := genPath(s.dir, gen), segmentName(seq)
+	s.before = filepath.Join(dir, name)
 	visit := func(off int, h header, records []byte) error {
 		return s.frame(gen, name, int64(off), h, records)
 	}
