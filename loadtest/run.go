@@ -326,8 +326,8 @@ func (r *run) drainUnseen(ctx context.Context) {
 	}
 }
 
-// cancelPending cancels the timers that were not waited for, or could not come as a topic is paused,
-// and thereby checks that they are there.
+// cancelPending cancels the timers that were not waited for, or could not come as a topic is
+// paused, and thereby checks that they are there.
 func (r *run) cancelPending(ctx context.Context) {
 	if ctx.Err() != nil {
 		return

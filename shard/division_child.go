@@ -110,7 +110,7 @@ func (f snapshotFiles) writeChild(run *snapshotRun) (*table.Table, error) {
 	}
 	run.mark.Hash = t.Hash()
 	meta, err := writeState(f.h.cfg.FS, f.snapshotDir(), run.child.shard, run.mark, creationFloor(f.h.stream), t.BeginSnapshot())
-	f.directory.Came(meta)
+	f.directory.Add(meta)
 	return t, err
 }
 

@@ -219,8 +219,8 @@ func TestDamagedSnapshotWithoutItsMark(t *testing.T) {
 	}
 }
 
-// TestSnapshotOvertakesTheCreation: a replica takes the place of an earlier one, and a snapshot from
-// its leader arrives before its creation is on disk. It does not keep the log from the earlier
+// TestSnapshotOvertakesTheCreation: a replica takes the place of an earlier one, and a snapshot
+// from its leader arrives before its creation is on disk. It does not keep the log from the earlier
 // one's tombstone on.
 func TestSnapshotOvertakesTheCreation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

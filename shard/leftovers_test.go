@@ -126,9 +126,9 @@ func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 	})
 }
 
-// TestTombstoneOutlivesAStart: a replica took the place of an earlier one, the files of which cannot
-// be deleted. A start keeps the tombstone, without which the next one takes these for the new
-// replica's, and goes on as the earlier one.
+// TestTombstoneOutlivesAStart: a replica took the place of an earlier one, the files of which
+// cannot be deleted. A start keeps the tombstone, without which the next one takes these for the
+// new replica's, and goes on as the earlier one.
 func TestTombstoneOutlivesAStart(t *testing.T) {
 	movedAway(t, func(r *hostHarness, _ *fakePeers) {
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {

@@ -270,7 +270,7 @@ func (in *Incoming) Commit() error {
 		return fmt.Errorf("%s: %w", in.meta.FileName(), err)
 	}
 	err := in.file.Commit()
-	h.directory.Came(in.meta)
+	h.directory.Add(in.meta)
 	if err != nil {
 		return err
 	}

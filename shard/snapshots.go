@@ -149,7 +149,7 @@ func (w *worker) beginSnapshot(r *replica) {
 	before, readable, files := r.files.Newest.Index, r.files.Readable(), w.host.snapshotFiles
 	w.host.inBackground(func() {
 		err := run.feed.Write(w.host.cfg.FS, files.snapshotDir(), meta, w.stream.SnapshotFloor())
-		files.directory.Came(meta)
+		files.directory.Add(meta)
 		if err == nil && readable { // else the older one stays
 			files.removeSnapshots(r.shard, meta.Index, before)
 		}

@@ -335,8 +335,9 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 	})
 }
 
-// TestStartKnowsHowMuchLogMayBeHeld: a start knows before its first tick how many generations a group
-// may hold back. It once took that for the least, and wrote snapshots for which nothing asked.
+// TestStartKnowsHowMuchLogMayBeHeld: a start knows before its first tick how many generations a
+// group may hold back. It once took that for the least, and wrote snapshots for which nothing
+// asked.
 func TestStartKnowsHowMuchLogMayBeHeld(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		for i := range 100 {

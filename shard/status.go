@@ -71,8 +71,8 @@ func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 // Applied returns the index of the last entry in this node's copy of the group's state.
 func (h *Host) Applied(id timer.ShardID) uint64 { return h.group(id).public.applied.Load() }
 
-// Size returns the memory that this node's copy of a group's state takes, and whether it is full, so
-// that the adds of its shard are refused.
+// Size returns the memory that this node's copy of a group's state takes, and whether it is full,
+// so that the adds of its shard are refused.
 func (h *Host) Size(id timer.ShardID) (bytes int64, full bool) {
 	public := &h.group(id).public
 	return public.bytes.Load(), public.full.Load()

@@ -41,8 +41,8 @@ func TestDropBeforeRemovesWholeGenerations(t *testing.T) {
 	}
 }
 
-// TestDropIsTriedAgain: files of a generation that could not be removed are removed by the next drop,
-// not only at the next start.
+// TestDropIsTriedAgain: files of a generation that could not be removed are removed by the next
+// drop, not only at the next start.
 func TestDropIsTriedAgain(t *testing.T) {
 	fsys := memfs.New()
 	s, _ := mustOpen(t, fsys, small())

@@ -302,7 +302,7 @@ func TestSilentStore(t *testing.T) {
 	}
 }
 
-// after gives its byte when so long has passed.
+// after gives a byte after that time.
 type after time.Duration
 
 func (a after) Read(b []byte) (int, error) {

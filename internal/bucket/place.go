@@ -26,8 +26,8 @@ const (
 	// maxIdle is how long a store may take nothing of an upload and give nothing of a read, and how
 	// long other calls may take. It takes parts: so 16 MiB in that time, 1.1 Mbit/s, are enough.
 	maxIdle = 2 * time.Minute
-	// maxMaking is how long the cluster may give nothing of the backup that is uploaded: it gives the
-	// state of a large shard only when that is whole on the leader's disk.
+	// maxMaking is how long the cluster may give nothing of the backup that is uploaded: it gives
+	// the state of a large shard only when that is whole on the leader's disk.
 	maxMaking = 15 * time.Minute
 	// maxTries of one request; the pauses between them grow to a second.
 	maxTries = 5

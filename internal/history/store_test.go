@@ -350,8 +350,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRemovalIsTriedAgain: a file that was given up, and could not be removed, is removed later, not
-// only at the next start: until then it takes room that is not counted.
+// TestRemovalIsTriedAgain: a file that was given up, and could not be removed, is removed later,
+// not only at the next start: until then it takes room that is not counted.
 func TestRemovalIsTriedAgain(t *testing.T) {
 	r := newStoreHarness(t, 1, func(c *Config) { c.Bytes, c.SegmentSize = 400_000, 0 })
 	left := func() (n int) {

@@ -202,7 +202,8 @@ func (s *Store) remove(f *file) {
 	s.removeUnwanted()
 }
 
-// removeUnwanted removes the files that were given up. Those that cannot be removed are tried again.
+// removeUnwanted removes the files that were given up. Those that cannot be removed are tried
+// again.
 func (s *Store) removeUnwanted() {
 	if len(s.unwanted) == 0 {
 		return

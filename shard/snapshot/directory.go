@@ -12,10 +12,10 @@ import (
 	"carillon/wal"
 )
 
-// Directory knows which snapshots each shard has in a directory. A node may have some thousands, and
-// each one that is written has others removed: to list the directory each time would take longer
-// than to write most of them. Its methods may be called from any goroutine. Cost: that of the
-// shard's own files, of which there are few.
+// Directory knows which snapshots each shard has in a directory. A node may have some thousands,
+// and each one that is written has others removed: to list the directory each time would take
+// longer than to write most of them. Its methods may be called from any goroutine. Cost: that of
+// the shard's own files, of which there are few.
 type Directory struct {
 	fsys vfs.FS
 	path string
@@ -47,17 +47,17 @@ func (d *Directory) Highest() (shard uint32) {
 	return shard
 }
 
-// Of returns the snapshots of a shard: those that were there at first, the newest of them first, and
-// then those that came since. One may not be there.
+// Of returns the snapshots of a shard: those that were there at first, the newest of them first,
+// and then those that came since. One may not be there.
 func (d *Directory) Of(shard uint32) []wal.SnapshotInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.files[shard])
 }
 
-// Came adds a snapshot after its Commit, whether that has failed or not: it may be there all the
+// Add adds a snapshot after its Commit, whether that has failed or not: it may be there all the
 // same.
-func (d *Directory) Came(meta wal.SnapshotMeta) {
+func (d *Directory) Add(meta wal.SnapshotMeta) {
 	file := wal.SnapshotInfo{Name: meta.FileName(), Shard: meta.Shard, Index: meta.Index, Term: meta.Term}
 	if _, err := d.fsys.Stat(filepath.Join(d.path, file.Name)); errors.Is(err, fs.ErrNotExist) {
 		return

@@ -50,11 +50,11 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("the highest is %d", d.Highest())
 	}
 	next := wal.SnapshotMeta{Shard: 7, Index: 20, Term: 2}
-	d.Came(next) // it is not there
+	d.Add(next) // it is not there
 	want(7, 12, 11, 10)
 	write(next)
-	d.Came(next)
-	d.Came(next)
+	d.Add(next)
+	d.Add(next)
 	want(7, 12, 11, 10, 20)
 
 	stuck := filepath.Join(path, wal.SnapshotMeta{Shard: 7, Index: 10, Term: 1}.FileName())

@@ -135,7 +135,8 @@ func TestNextTimes(t *testing.T) {
 		t.Errorf("read as %v", got)
 	}
 	next(h.do("GET", timersPath+"/s?next=100", ""), 100)
-	// The epoch is a time as any other, and no sign for none: a usual start for what comes at midnight.
+	// The epoch is a time as any other, and no sign for none: a usual start for what comes at
+	// midnight.
 	epoch := `{"id":"e",` + cb + `,"at":"1970-01-01T00:00:00Z","repeat":{"every":"24h"}}`
 	r := h.do("POST", timersPath+"?dry_run=true", epoch).has("next_attempt", `"1970-01-01T00:00:00.000Z"`)
 	if got := next(r, 5); got[0] != "1970-01-01T00:00:00.000Z" || got[1] != "2026-06-02T00:00:00.000Z" {

@@ -193,7 +193,7 @@ func summary(shards []client.Shard) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d: %s", len(shards), strings.Join(states, ", ")), ": ")
 }
 
-// fullShards says of full ones what to do.
+// fullShards is what to do about full shards.
 const fullShards = "%s adds, whatever memory there is: carillon ctl shards makes more of them"
 
 // full counts those that are.

@@ -7,7 +7,7 @@ import (
 )
 
 // Progress shows how far a command is: on a screen in one line that changes, elsewhere in a line a
-// second at most, and none that says what the last one said.
+// second at most, and none that repeats the last one.
 type Progress struct {
 	out    io.Writer
 	screen io.Writer // nil: the output is none

@@ -61,7 +61,7 @@ func Shard(rq *web.Request) *web.Problem {
 	return rq.Value(200, answer)
 }
 
-// noShard says why there is no shard of the request's number.
+// noShard is why there is no shard of the request's number.
 func noShard(rq *web.Request) string {
 	r := rq.Engine.View().Resharding
 	if r == nil || rq.Shard == 0 || int64(rq.Shard) > int64(r.To) {

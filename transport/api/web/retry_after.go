@@ -13,7 +13,8 @@ const lowDiskRetry = 30 // seconds: room does not come by itself within a moment
 // retryable: the same request may succeed later without anything else having changed.
 func (p *Problem) retryable() bool { return p.Status == 503 || p.Status == 429 || p.Status == 408 }
 
-// RetrySeconds is the value of Retry-After where the same request may succeed after a while; else 0.
+// RetrySeconds is the value of Retry-After where the same request may succeed after a while; else
+// 0.
 func (p *Problem) RetrySeconds() int {
 	if p.Status == 503 || p.Status == 429 {
 		return max(1, p.RetryAfter)
