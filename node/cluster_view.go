@@ -126,7 +126,7 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 	if n.ID == p.self.ID() {
 		v.Unfit, v.Starts, v.ClockOffsetMs = c.unfit(), c.member.Identity().Starts, new(int64)
 	} else {
-		seen := peers[n.ID]
+		seen := peers.seen[n.ID]
 		v.Unfit, v.Starts, v.SilentMs = seen.Unhealthy, seen.Starts, seen.Silent.Milliseconds()
 		if seen.ClockKnown {
 			v.ClockOffsetMs = &seen.ClockOffsetMs
@@ -150,18 +150,26 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView 
 }
 
 func (c *core) shardRow(row *ring.Assignment, by lead, peers peers) backend.ShardRow {
-	leader := by.node
-	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch, Replicas: make([]string, 0, len(row.Replicas)), Full: c.full(row)}
-	if n, ok := c.member.State.Node(leader); ok {
+	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch, Replicas: make([]string, 0, len(row.Replicas)), Full: c.full(row),
+		State: shardState(row, by, peers)}
+	if n, ok := c.member.State.Node(by.node); ok {
 		s.Leader = n.Name
 	}
-	there, alive := 0, 0 // heard of lately, and just now
 	for _, r := range row.Replicas {
 		n, ok := c.member.State.Node(r.Node)
 		if !ok {
 			n.Name = fmt.Sprintf("%010x", r.Node)
 		}
 		s.Replicas = append(s.Replicas, n.Name)
+	}
+	return s
+}
+
+// shardState is how a shard is. A row that has not got all its replicas yet, or not again, is
+// degraded like one whose replica is not heard: one more loss may stop it.
+func shardState(row *ring.Assignment, by lead, peers peers) backend.ShardState {
+	there, alive := 0, 0 // heard of lately, and just now
+	for _, r := range row.Replicas {
 		if peers.there(r.Node) {
 			there++
 		}
@@ -170,16 +178,14 @@ func (c *core) shardRow(row *ring.Assignment, by lead, peers peers) backend.Shar
 		}
 	}
 	switch {
-	case leader == 0 && 2*there <= len(row.Replicas):
-		s.State = backend.ShardNoQuorum
+	case by.node == 0 && 2*there <= len(row.Replicas):
+		return backend.ShardNoQuorum
 	case !row.Settled:
-		s.State = backend.ShardMoving
-	case alive < len(row.Replicas) || leader != 0 && !peers.alive(leader) || leader == 0 && by.lacks:
-		s.State = backend.ShardDegraded
-	default:
-		s.State = backend.ShardOK
+		return backend.ShardMoving
+	case alive < max(len(row.Replicas), peers.each) || by.node != 0 && !peers.alive(by.node) || by.node == 0 && by.lacks:
+		return backend.ShardDegraded
 	}
-	return s
+	return backend.ShardOK
 }
 
 // full reports that this node has a replica of the shard that holds as much as one can.
@@ -193,27 +199,35 @@ func (c *core) full(row *ring.Assignment) bool {
 
 // peers are how this node sees each member at one moment, itself included: all parts of a view are
 // to agree.
-type peers map[uint64]member.PeerView
+type peers struct {
+	seen map[uint64]member.PeerView
+	each int // replicas that a shard should have: as many as are wanted, or one for each node that may hold one
+}
 
 func (c *core) peers() peers {
-	seen := peers{c.p.self.ID(): {Starts: max(c.member.Identity().Starts, 1)}}
+	p := peers{seen: map[uint64]member.PeerView{c.p.self.ID(): {Starts: max(c.member.Identity().Starts, 1)}}}
 	for _, n := range c.member.State.Nodes() {
 		if n.ID != c.p.self.ID() {
-			seen[n.ID] = c.member.Peer(n.ID)
+			p.seen[n.ID] = c.member.Peer(n.ID)
+		}
+		if n.State == ring.NodeMember {
+			p.each++
 		}
 	}
-	return seen
+	_, _, wanted := c.member.State.Cluster()
+	p.each = min(p.each, wanted)
+	return p
 }
 
 // there reports that a node has been heard of lately.
 func (p peers) there(node uint64) bool {
-	v, known := p[node]
+	v, known := p.seen[node]
 	return known && v.Presence != member.Down && v.Starts > 0
 }
 
 // alive reports that a node is neither suspect nor down.
 func (p peers) alive(node uint64) bool {
-	v, known := p[node]
+	v, known := p.seen[node]
 	return known && v.Presence == member.Alive
 }
 

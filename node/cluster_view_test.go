@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"carillon/internal/vfs"
+	"carillon/node/member"
+	"carillon/ring"
 	"carillon/test/testkit"
 	"carillon/transport/api/backend"
 )
@@ -53,6 +55,43 @@ func TestFoundedIsHealthyWithLeaders(t *testing.T) {
 	}
 	if !v.Healthy || v.Nodes[0].Leads != 64 {
 		t.Errorf("healthy %v, and leads %v", v.Healthy, v.Nodes)
+	}
+}
+
+// TestStateOfAShard: what its replicas are, and how they are heard, say how a shard is.
+func TestStateOfAShard(t *testing.T) {
+	heard, suspect, down := member.PeerView{Starts: 1}, member.PeerView{Starts: 1, Presence: member.Suspect}, member.PeerView{Starts: 1, Presence: member.Down}
+	for _, tt := range []struct {
+		name     string
+		replicas int // the nodes 1, 2, 3
+		nodes    []member.PeerView
+		moving   bool
+		leader   uint64
+		lacks    bool
+		want     backend.ShardState
+	}{
+		{"all are heard", 3, []member.PeerView{heard, heard, heard}, false, 1, false, backend.ShardOK},
+		{"one is silent", 3, []member.PeerView{heard, suspect, heard}, false, 1, false, backend.ShardDegraded},
+		{"the leader is silent", 3, []member.PeerView{suspect, heard, heard}, false, 1, false, backend.ShardDegraded},
+		{"it has no leader", 3, []member.PeerView{heard, heard, heard}, false, 0, true, backend.ShardDegraded},
+		{"its leadership goes over", 3, []member.PeerView{heard, heard, heard}, false, 0, false, backend.ShardOK},
+		{"two are down", 3, []member.PeerView{heard, down, down}, false, 0, true, backend.ShardNoQuorum},
+		{"one of three was removed and not placed again", 2, []member.PeerView{heard, heard, heard}, false, 1, false, backend.ShardDegraded},
+		{"it is being placed", 3, []member.PeerView{heard, heard, heard}, true, 1, false, backend.ShardMoving},
+		{"two nodes cannot hold three", 2, []member.PeerView{heard, heard}, false, 1, false, backend.ShardOK},
+		{"of four nodes three hold it", 3, []member.PeerView{heard, heard, heard, heard}, false, 1, false, backend.ShardOK},
+	} {
+		row := ring.Assignment{Settled: !tt.moving}
+		for i := range tt.replicas {
+			row.Replicas = append(row.Replicas, ring.Replica{Node: uint64(i + 1)})
+		}
+		seen := peers{seen: map[uint64]member.PeerView{}, each: min(3, len(tt.nodes))}
+		for i, n := range tt.nodes {
+			seen.seen[uint64(i+1)] = n
+		}
+		if got := shardState(&row, lead{tt.leader, tt.lacks}, seen); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
 	}
 }
 

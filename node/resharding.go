@@ -21,8 +21,8 @@ func (c *core) growth() *backend.ReshardingView {
 	}
 	v := &backend.ReshardingView{From: r.From, To: r.To, Done: r.Done, Shard: r.Shard}
 	row, _ := c.member.State.Row(r.Shard)
-	switch s := c.shardRow(&row, lead{node: c.member.SeenLeaders()[r.Shard]}, c.peers()); {
-	case s.State == backend.ShardNoQuorum:
+	switch {
+	case shardState(&row, lead{node: c.member.SeenLeaders()[r.Shard]}, c.peers()) == backend.ShardNoQuorum:
 		v.WaitsFor = backend.WaitsForMajority
 	case !row.Settled && !r.Dividing:
 		v.WaitsFor = backend.WaitsForMove

@@ -2036,7 +2036,7 @@ export interface components {
             /** @description Names of nodes, the preferred leader first. */
             replicas: string[];
             /**
-             * @description moving: its replicas are being changed. degraded: not all of its replicas, or not its leader, are heard just now (a suspect node is not). no_quorum: neither accepts nor fires.
+             * @description moving: its replicas are being changed. degraded: it has fewer replicas than it should, or not all of them, or not its leader, are heard just now (a suspect node is not). no_quorum: neither accepts nor fires.
              * @enum {unknown}
              */
             state: "ok" | "moving" | "degraded" | "no_quorum";

@@ -1098,7 +1098,7 @@ class _Shard(TypedDict):
     replicas: List[str]
     """Names of nodes, the preferred leader first."""
     state: Literal["ok", "moving", "degraded", "no_quorum"]
-    """moving: its replicas are being changed. degraded: not all of its replicas, or not its leader, are heard just now (a suspect node is not). no_quorum: neither accepts nor fires."""
+    """moving: its replicas are being changed. degraded: it has fewer replicas than it should, or not all of them, or not its leader, are heard just now (a suspect node is not). no_quorum: neither accepts nor fires."""
 
 
 class Shard(_Shard, total=False):
