@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"carillon/timer"
 )
 
@@ -51,4 +53,32 @@ func TestNewLeaderIsNews(t *testing.T) {
 		want(1, "7", next)
 		want(2, "7", next)
 	})
+}
+
+// TestEmptyAnswerSaysNothing: a follower that was paused answers the old leader's messages without
+// an index, which only says that the term is over. The new leader, which asks it where its log ends,
+// goes on asking there: from the first entry on it would need a snapshot.
+func TestEmptyAnswerSaysNothing(t *testing.T) {
+	h, c := withFakePeers(t, true, nil)
+	r := h.host.group(1)
+	for n := 0; !r.leader; n++ {
+		if n > 100 {
+			t.Fatal("the shard has no leader")
+		}
+		h.pass(tickInterval)
+		for _, m := range slices.Clone(c.sent) {
+			if vote := m.GetType(); m.GetFrom() == r.id && (vote == pb.MsgPreVote || vote == pb.MsgVote) {
+				c.send(1, agreement(m))
+			}
+		}
+		c.sent = nil
+		h.runIdle()
+	}
+	other := ReplicaID(8, 1)
+	next := r.raft.Status().Progress[other].Next
+	c.send(1, &pb.Message{Type: pb.MsgAppResp.Enum(), From: &other, To: &r.id, Term: &r.term})
+	h.runIdle()
+	if got := r.raft.Status().Progress[other].Next; got != next || next <= foundingIndex {
+		t.Errorf("the next entry for the follower is %d, and was %d", got, next)
+	}
 }

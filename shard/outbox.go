@@ -231,7 +231,7 @@ func (r *replica) receive(from uint64, body []byte) {
 	if err != nil || r.raft == nil || m.GetTo() != r.id || nodeOf(m.GetFrom()) != from || !mayCome(m.GetType()) {
 		return
 	}
-	if r.hasLost(m) {
+	if r.hasLost(m) || r.saysNothing(m) {
 		return
 	}
 	r.membership.sendCommitHint(r, m)
@@ -244,6 +244,13 @@ func (r *replica) receive(from uint64, body []byte) {
 	}
 	_ = r.raft.Step(m) // raft refuses old messages, and those of replicas that it does not know
 	r.w.touch(r)
+}
+
+// saysNothing reports that m is a follower's answer without an index to the leader of its own term.
+// A follower that was paused answers the old leader's messages so, to tell it of the term. Raft would
+// take it for a follower whose log is empty, and send it a snapshot.
+func (r *replica) saysNothing(m *pb.Message) bool {
+	return m.GetType() == pb.MsgAppResp && m.GetIndex() == 0 && !m.GetReject() && m.GetTerm() <= r.term
 }
 
 // hasLost halts the host if a heartbeat shows that this replica lacks entries that it acknowledged.
