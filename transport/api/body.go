@@ -30,16 +30,19 @@ func (rq *request) bodyLimit() int {
 	return rq.Limits.BodyBytes
 }
 
-// announcesTooMuch refuses a body by the length in its header.
-func (rq *request) announcesTooMuch() *web.Problem {
+// announced refuses a body by what the header says of it.
+func (rq *request) announced() *web.Problem {
 	n, most := rq.Ctx.Request.Header.ContentLength(), rq.bodyLimit()
 	switch {
-	case n <= most:
-		return nil
-	case rq.route.body == noBody:
+	case n > 0 && rq.route.body == noBody:
 		return web.Badf(web.BadRequest, "%s takes no body here", rq.route.method)
+	case n > most:
+		return web.Failf(413, web.TooLarge, "the request body is larger than %d bytes", most)
+	case n == 0 || n == bodyless:
+		return nil
 	}
-	return web.Failf(413, web.TooLarge, "the request body is larger than %d bytes", most)
+	_, p := rq.MediaType(rq.route.body == batchBody)
+	return p
 }
 
 // receive reads the body, which fasthttp has left where it is but for its beginning: not before it
@@ -52,7 +55,7 @@ func (rq *request) receive() *web.Problem {
 		rq.received = true
 		return nil
 	}
-	if p := rq.announcesTooMuch(); p != nil {
+	if p := rq.announced(); p != nil {
 		return p
 	}
 	body := rq.Ctx.RequestBodyStream()
@@ -195,7 +198,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
 		rq.expected = true
 		p := rq.admit()
 		if p == nil {
-			p = rq.announcesTooMuch()
+			p = rq.announced()
 		}
 		if p != nil {
 			status, rq.expected = p.Status, false

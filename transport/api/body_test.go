@@ -191,6 +191,9 @@ func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {
 		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + lengthLine(8<<20+1), 413},
 		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + lengthLine(10<<30), 413},
 		{"GET /v1/topics/orders HTTP/1.1\r\n" + typed + bearer + lengthLine(100<<10), 400},
+		{"POST /v1/topics/orders/timers HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n" + bearer + lengthLine(100<<10), 415},
+		{"POST /v1/topics/orders/timers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n" + bearer + lengthLine(100<<10), 415},
+		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + "Content-Encoding: gzip\r\n" + lengthLine(100<<10), 415},
 		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + "Origin: null\r\n" + bearer + lengthLine(100<<10), 403},
 		{"POST /v1/topics/orders/batch HTTP/1.1\r\n" + typed + bearer + "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n", 413},
 	} {
