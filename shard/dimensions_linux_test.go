@@ -138,7 +138,12 @@ func (h *herd) asked(c timer.Command) time.Duration {
 func (h *herd) leadsAgain() time.Duration {
 	h.t.Helper()
 	h.stepDown()
-	longest := h.longest()
+	return h.untilItLeads(h.longest())
+}
+
+// untilItLeads is the longest turn until the shard leads again.
+func (h *herd) untilItLeads(longest time.Duration) time.Duration {
+	h.t.Helper()
 	for n := 0; !h.host.group(1).serving; n++ {
 		if n == 100 {
 			h.t.Fatal("it does not lead again")
@@ -502,6 +507,19 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			longest := h.answered(delivery.Outcome{Err: "connection reset by peer"})
 			if counts := h.table().Counts(1); counts.Leased > 0 {
 				t.Errorf("%d have no outcome", counts.Leased)
+			}
+			return longest
+		}},
+		growth.Dimension{Name: "calls of a former leader", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, nil)
+			h.hostHarness.calls.auto = 0
+			h.called(n)
+			h.stepDown()
+			h.longest()
+			longest := h.answered(delivery.Outcome{Status: 200})
+			longest = h.untilItLeads(longest)
+			if counts := h.table().Counts(1); counts.Done != int64(n) {
+				t.Errorf("%+v: want all done", counts)
 			}
 			return longest
 		}},

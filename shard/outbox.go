@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -61,9 +62,9 @@ type outgoing struct {
 // addMessage appends a message to this turn's frame for a node; body appends its content.
 // entries is the capacity to reserve for entries, in bytes.
 func (w *worker) addMessage(node uint64, kind byte, id timer.ShardID, entries int, body func(frame []byte) []byte) {
-	i := slices.IndexFunc(w.outbox, func(o outgoing) bool { return o.node == node })
-	if i < 0 {
-		i, w.outbox = len(w.outbox), append(w.outbox, outgoing{node: node})
+	i, known := slices.BinarySearchFunc(w.outbox, node, func(o outgoing, node uint64) int { return cmp.Compare(o.node, node) })
+	if !known {
+		w.outbox = slices.Insert(w.outbox, i, outgoing{node: node})
 	}
 	o := &w.outbox[i]
 	if len(o.frame) == 0 {

@@ -72,7 +72,7 @@ type worker struct {
 
 	alone bool // as of the last tick: none of its groups has another voter
 
-	outbox    []outgoing // by node, in order of first use
+	outbox    []outgoing // by node
 	peerBytes atomic.Int64
 
 	budget turnBudget

@@ -54,6 +54,7 @@ type activeLease struct {
 	call     *batchCall       // which it shares with other timers, until that starts; else nil
 
 	spot   order.Spot[*activeLease] // in its topic's leases, while it is in activeLeases.byTimer
+	report order.Spot[*activeLease] // in leaseReports, in the phase reporting
 	unseen bool                     // it counts in unseenLeases
 }
 
@@ -105,6 +106,7 @@ func (al *activeLeases) keep(f *activeLease) {
 func (al *activeLeases) forget(f *activeLease) {
 	delete(al.byTimer, f.handle)
 	f.spot.Leave()
+	f.report.Leave()
 	al.unseen.count(f)
 }
 
@@ -140,9 +142,7 @@ func (al *activeLeases) begin() { al.held, al.calls = heap[*activeLease]{}, nil 
 // judgeReported ends the reports of a former leadership: this node leads again, and judges the
 // attempts itself.
 func (al *activeLeases) judgeReported() {
-	for _, f := range inPhase(al.byTimer, reporting) {
-		al.ended(f, &f.attempt)
-	}
+	al.toJudge = al.reports.stop()
 }
 
 // end stops a leadership: what has not started never will, and all leases are reported to the next

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
+	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -15,7 +16,9 @@ import (
 
 // leaseReports sends the reports of this process's leases, and judges by those of others.
 type leaseReports struct {
-	at time.Duration // when to report again; monotonic
+	unsent *order.Ring[*activeLease] // to be reported, once or again
+	sent   *order.Ring[*activeLease] // reported since at was set
+	at     time.Duration             // when to report these again; monotonic
 
 	*leader
 	leases *activeLeases
@@ -25,7 +28,7 @@ type leaseReports struct {
 
 func newLeaseReports(s *Scheduler) leaseReports {
 	return leaseReports{
-		leader: &s.leader,
+		unsent: new(order.Ring[*activeLease]), sent: new(order.Ring[*activeLease]), leader: &s.leader,
 		leases: &s.Leases, limits: &s.limits, out: &s.Outcomes,
 	}
 }
@@ -47,24 +50,52 @@ func (lr *leaseReports) begin(f *activeLease, a delivery.Outcome) {
 	f.attempt = a
 	lr.limits.uncount(f)
 	f.askedAt = lr.now.Mono
-	lr.env.SendReport(lr.reportOf(f))
+	f.report.Of = f
+	lr.unsent.Push(&f.report)
+	lr.send()
 }
 
-// repeat repeats the reports of leases that are not known to be over.
+// repeat goes on with the reports, and repeats those of leases that are not known to be over.
 func (lr *leaseReports) repeat() {
-	now := lr.now.Mono
-	if lr.active || len(lr.leases.byTimer) == 0 || now < lr.at {
+	if lr.active {
 		return
 	}
-	lr.at = now + reportEvery
-	for _, f := range inPhase(lr.leases.byTimer, reporting) {
+	if now := lr.now.Mono; lr.unsent.Len() == 0 && now >= lr.at {
+		lr.at = now + reportEvery
+		lr.unsent, lr.sent = lr.sent, lr.unsent
+	}
+	lr.send()
+}
+
+// reportSteps is what it costs to send a report, in steps of Env.Spent.
+const reportSteps = 4
+
+// send sends reports while the turn has time. repeat goes on.
+func (lr *leaseReports) send() {
+	now := lr.now.Mono
+	for lr.unsent.Len() > 0 && !lr.env.Spent(reportSteps) {
+		f := lr.unsent.First()
 		late := now >= f.askedAt+reportGrace && lr.now.Lease >= f.leaseEnd+reportGrace
 		if late || now >= f.askedAt+reportAtLeast && lr.isOver(f) {
 			lr.leases.over(f)
 			continue
 		}
+		f.report.Leave()
+		lr.sent.Push(&f.report)
 		lr.env.SendReport(lr.reportOf(f))
 	}
+}
+
+// stop ends the reports, and returns their leases.
+func (lr *leaseReports) stop() (list []*activeLease) {
+	for _, all := range []*order.Ring[*activeLease]{lr.unsent, lr.sent} {
+		for all.Len() > 0 {
+			f := all.First()
+			f.report.Leave()
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // isOver reports that the table no longer has this lease, as this replica knows it. A replica that

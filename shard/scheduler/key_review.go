@@ -273,7 +273,10 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 	if want.most > 0 {
 		kq.findBlockers()
 	}
-	for f := range q.activeLeases() { // the walk may pass before their leases are applied
+	for f := range q.activeLeases() {
+		if want.most > 0 && f.phase >= started {
+			continue // the walk finds it
+		}
 		f.key = kq.key(q, f.handle)
 		f.key.leased++
 		f.key.active = f
