@@ -61,6 +61,25 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
+// TestBackupIsThereWhenItSaysSo: who has read that a backup is made finds it under its name, also
+// if the command ends as it says so, as where nobody reads its lines any more.
+func TestBackupIsThereWhenItSaysSo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "carillon.backup")
+	_, url := serve(t, "--data", filepath.Join(dir, "node"))
+	reader, unread, err := os.Pipe()
+	testkit.Must(t, err)
+	testkit.Must(t, reader.Close())
+	cmd := command(t, nil, "ctl", "--url", url, "backup", file)
+	cmd.Stderr = unread
+	err = cmd.Run()
+	testkit.Must(t, unread.Close())
+	if _, gone := os.Stat(file); gone != nil {
+		t.Errorf("%v; the command: %v", gone, err)
+	}
+}
+
 // TestPlainBackupNeedsAWord: a user who gives the cluster's key expects a backup that it has
 // sealed. Anybody can make one that is not encrypted.
 func TestPlainBackupNeedsAWord(t *testing.T) {

@@ -37,7 +37,11 @@ func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return terminal.Usagef("%s: is a directory; the name of a file has to follow", b.File)
 	}
 	if b.File == "-" {
-		return b.copy(ctl, term.Data(), term)
+		head, size, err := b.copy(ctl, term.Data())
+		if err == nil {
+			describe(head, size, term)
+		}
+		return err
 	}
 	part := b.File + ".part"
 	lock, err := vfs.OS{}.Lock(part)
@@ -48,40 +52,43 @@ func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return err
 	}
 	defer lock.Close()
-	if err := b.write(ctl, part, term); err != nil {
+	head, size, err := b.write(ctl, part)
+	if err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
-	return vfs.OS{}.SyncDir(filepath.Dir(b.File)) // so that its name outlives a power cut
-}
-
-// write makes the file of a part that is whole and synced.
-func (b *backupCmd) write(ctl *Command, part string, term *terminal.Terminal) error {
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, vfs.FilePerm)
-	if err != nil {
+	if err := (vfs.OS{}).SyncDir(filepath.Dir(b.File)); err != nil { // so that its name outlives a power cut
 		return err
-	}
-	if err = b.copy(ctl, f, term); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part, b.File)
-}
-
-// copy takes a backup of the node.
-func (b *backupCmd) copy(ctl *Command, to io.Writer, term *terminal.Terminal) error {
-	from, err := b.ask(context.Background(), ctl)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	head, size, err := backup.Copy(to, from) // which verifies it on the way
-	if err != nil {
-		return fmt.Errorf("%w; the backup is of no use, take it again", err)
 	}
 	describe(head, size, term)
 	return nil
+}
+
+// write makes the file of a part that is whole and synced.
+func (b *backupCmd) write(ctl *Command, part string) (head backup.Head, size int64, err error) {
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, vfs.FilePerm)
+	if err != nil {
+		return head, 0, err
+	}
+	if head, size, err = b.copy(ctl, f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return head, 0, err
+	}
+	return head, size, os.Rename(part, b.File)
+}
+
+// copy takes a backup of the node, and verifies it on the way.
+func (b *backupCmd) copy(ctl *Command, to io.Writer) (head backup.Head, size int64, err error) {
+	from, err := b.ask(context.Background(), ctl)
+	if err != nil {
+		return head, 0, err
+	}
+	defer from.Close()
+	if head, size, err = backup.Copy(to, from); err != nil {
+		err = fmt.Errorf("%w; the backup is of no use, take it again", err)
+	}
+	return head, size, err
 }
 
 // store puts the backup into S3. The store shows nothing of it until it is whole.
