@@ -79,7 +79,21 @@ func Restore(cfg RestoreConfig) (*Restored, error) {
 	if err := r.verify(); err != nil {
 		return nil, err
 	}
+	if err := r.knowsOverdue(); err != nil {
+		return nil, err
+	}
 	return r.write()
+}
+
+// knowsOverdue refuses to find the overdue timers by a clock that is surely behind: it would let
+// those go that the lost cluster may have fired.
+func (r *restore) knowsOverdue() error {
+	if r.cfg.Overdue == FireOverdue || r.head.TimeMs-r.nowMs < time.Minute.Milliseconds() {
+		return nil
+	}
+	utc := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	return fmt.Errorf("it is %s by this machine's clock, and the backup was made at %s: which timers may have been fired since cannot be told; set the clock, or take --fired fire",
+		utc(r.nowMs), utc(r.head.TimeMs))
 }
 
 // openBackup opens a file, or an object in S3. Reading the object fails if another is put in its
