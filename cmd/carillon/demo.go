@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -35,9 +34,7 @@ func (c *demoCmd) Run(term *terminal.Terminal) error {
 	defer release()
 	// When the reader of the output ends, such as head, the nodes must end, too.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	result, err := demo.Run(ctx, demo.Config{Nodes: c.Nodes, Duration: c.Duration, Executable: self, Env: env, Out: watchedOutput{term.Out, cancel}})
+	result, err := demo.Run(ctx, demo.Config{Nodes: c.Nodes, Duration: c.Duration, Executable: self, Env: env, Out: term.Out})
 	switch {
 	case errors.Is(err, demo.ErrConfig):
 		return terminal.Usagef("%v", err)
@@ -59,20 +56,6 @@ func untilDemoEnds() (ctx context.Context, release func()) {
 		signals = append(signals, syscall.SIGHUP)
 	}
 	return signal.NotifyContext(context.Background(), signals...)
-}
-
-// watchedOutput calls failed when it cannot be written.
-type watchedOutput struct {
-	io.Writer
-	failed func()
-}
-
-func (w watchedOutput) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	if err != nil {
-		w.failed()
-	}
-	return n, err
 }
 
 // withoutSettings leaves out the variables that are settings of a node: those of the demo are its

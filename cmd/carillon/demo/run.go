@@ -28,7 +28,7 @@ type Config struct {
 
 	Executable string    // the program whose serve command is a node
 	Env        []string  // of the nodes
-	Out        io.Writer // the user's screen
+	Out        io.Writer // the user's screen; that it cannot be written cuts the run short
 }
 
 // Bounds of a Config.
@@ -71,7 +71,9 @@ func Run(ctx context.Context, config Config) (Result, error) {
 	}
 	// Files that cannot be removed stay in the system's temporary directory.
 	defer func() { _ = os.RemoveAll(dir) }()
-	p := &play{config: config, screen: newScreen(config.Out)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := &play{config: config, screen: newScreen(config.Out, cancel)}
 	if p.cluster, err = newCluster(config, dir); err != nil {
 		return Result{}, err
 	}

@@ -14,16 +14,15 @@ import (
 type screen struct {
 	out      io.Writer
 	terminal bool
+	failed   func() // is called when out cannot be written
 
 	mu     sync.Mutex
 	began  time.Time // zero: not yet
 	status string
 }
 
-const eraseLine = "\r\x1b[K"
-
-func newScreen(out io.Writer) *screen {
-	return &screen{out: out, terminal: terminal.IsScreen(out)}
+func newScreen(out io.Writer, failed func()) *screen {
+	return &screen{out: out, terminal: terminal.IsScreen(out), failed: failed}
 }
 
 // begin starts the clock that lines carry.
@@ -46,11 +45,11 @@ func (s *screen) show(status string) {
 	defer s.mu.Unlock()
 	status = s.stamp() + status
 	if !s.terminal {
-		fmt.Fprintln(s.out, status)
+		s.write(status + "\n")
 		return
 	}
 	s.status = status
-	fmt.Fprint(s.out, eraseLine+status)
+	s.write(terminal.ClearLine + status)
 }
 
 // end leaves the status line where it is.
@@ -58,17 +57,22 @@ func (s *screen) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status != "" {
-		fmt.Fprintln(s.out)
+		s.write("\n")
 		s.status = ""
 	}
 }
 
 func (s *screen) line(text string) {
-	if s.status == "" {
-		fmt.Fprintln(s.out, text)
-		return
+	if s.status != "" {
+		text = terminal.ClearLine + text
 	}
-	fmt.Fprint(s.out, eraseLine+text+"\n"+s.status)
+	s.write(text + "\n" + s.status)
+}
+
+func (s *screen) write(text string) {
+	if _, err := io.WriteString(s.out, text); err != nil {
+		s.failed()
+	}
 }
 
 func (s *screen) stamp() string {

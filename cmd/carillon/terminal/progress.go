@@ -18,8 +18,8 @@ type Progress struct {
 // progressEvery is how often a file or a program gets a line.
 const progressEvery = time.Second
 
-// clearLine has a screen forget the line that it is in.
-const clearLine = "\r\x1b[K"
+// ClearLine has a screen forget the line that its cursor is in.
+const ClearLine = "\r\x1b[K"
 
 // Progress writes to Out.
 func (t *Terminal) Progress() *Progress {
@@ -36,7 +36,7 @@ func (p *Progress) Show(text string) {
 	case text == p.shown:
 		return
 	case p.screen != nil:
-		fmt.Fprint(p.screen, clearLine, Printable(text))
+		fmt.Fprint(p.screen, ClearLine, Printable(text))
 	case time.Since(p.at) < progressEvery:
 		return // one of the next, if this still holds
 	default:
@@ -48,6 +48,6 @@ func (p *Progress) Show(text string) {
 // End makes room for what is printed next.
 func (p *Progress) End() {
 	if p.screen != nil && p.shown != "" {
-		fmt.Fprint(p.screen, clearLine)
+		fmt.Fprint(p.screen, ClearLine)
 	}
 }
