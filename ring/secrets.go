@@ -147,7 +147,7 @@ func eachSecret(p *timer.Policy, visit func(header string, kept *string)) {
 		visit("", &p.SigningKeys[i].Private)
 	}
 	for i := range p.Callback.Headers {
-		if h := &p.Callback.Headers[i]; secret.Named(h.Name) || secret.Sealed(h.Value) {
+		if h := &p.Callback.Headers[i]; h.Secret() {
 			visit(h.Name, &h.Value)
 		}
 	}

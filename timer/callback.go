@@ -11,6 +11,9 @@ import (
 // Header is one header of a callback. Headers keep the client's order.
 type Header struct{ Name, Value string }
 
+// Secret reports whether a header is treated as a credential.
+func (h Header) Secret() bool { return secret.Named(h.Name) || secret.Sealed(h.Value) }
+
 // Callback is where and how a timer is delivered. A zero field falls back to the topic's.
 type Callback struct {
 	URL        string
@@ -75,14 +78,11 @@ func originOf(url string) string {
 	return url
 }
 
-// isSecret reports whether a header is treated as a credential.
-func isSecret(h Header) bool { return secret.Named(h.Name) || secret.Sealed(h.Value) }
-
 // BindTo records the URL that the headers were given for, if the callback has none of its own: url
 // is the topic's.
 func (c *Callback) BindTo(url string) {
 	c.Origin = ""
-	if c.URL == "" && slices.ContainsFunc(c.Headers, isSecret) {
+	if c.URL == "" && slices.ContainsFunc(c.Headers, Header.Secret) {
 		c.Origin = originOf(url)
 	}
 }
@@ -94,7 +94,7 @@ func (c *Callback) HeadersFor() string {
 
 // dropForeignSecrets drops secret headers that were given for another origin: had is a URL of it.
 func (c *Callback) dropForeignSecrets(had string) {
-	if slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(had, c.HeadersFor()) {
+	if slices.ContainsFunc(c.Headers, Header.Secret) && !SameOrigin(had, c.HeadersFor()) {
 		c.Headers, c.Origin = withoutSecrets(c.Headers), ""
 	}
 }
@@ -110,7 +110,7 @@ func (c *Callback) Under(topic *Callback) Callback {
 		out.Headers = c.Headers // a change of the URL has dropped headers of another origin
 	case c.HasHeaders:
 		out.Headers = c.Headers
-		if slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(c.Origin, topic.URL) {
+		if slices.ContainsFunc(c.Headers, Header.Secret) && !SameOrigin(c.Origin, topic.URL) {
 			out.Headers = withoutSecrets(c.Headers)
 		}
 	case c.URL != "" && len(out.Headers) > 0 && !SameOrigin(c.URL, topic.URL):
@@ -120,7 +120,7 @@ func (c *Callback) Under(topic *Callback) Callback {
 }
 
 func withoutSecrets(headers []Header) []Header {
-	return slices.DeleteFunc(slices.Clone(headers), isSecret)
+	return slices.DeleteFunc(slices.Clone(headers), Header.Secret)
 }
 
 // SendsBody reports whether a call by this method has a body.

@@ -15,7 +15,7 @@ const Redacted = "REDACTED"
 
 // redact is what is shown of a header's value.
 func redact(h *timer.Header) string {
-	if secret.Named(h.Name) || secret.Sealed(h.Value) {
+	if h.Secret() {
 		return Redacted
 	}
 	return h.Value
