@@ -26,9 +26,9 @@ func (s *State) Audit() error {
 	defer s.Topics.mu.RUnlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	walk, want := topicWalk{list: s.list}, topicSet{turning: map[timer.TopicID]struct{}{}, sealed: map[string]int{}}
+	want := topicSet{turning: map[timer.TopicID]struct{}{}, sealed: map[string]int{}}
 	sum, count := uint64(0), 0
-	for t := walk.next(); t != nil; t = walk.next() {
+	for t := range s.list.all() {
 		if s.byID[t.ID] != t || s.byName[t.Name] != t || t.ID > s.lastID {
 			return fmt.Errorf("ring: audit: topic %d, %s, is not found by its id and name, or is after the last, %d", t.ID, t.Name, s.lastID)
 		}

@@ -270,11 +270,7 @@ func Restored(saved any, nowMs int64, clusterID string, self Node, shards int, p
 	}
 	s.cluster.secret = old.secret
 	var topics []*timer.Topic
-	for walk := (topicWalk{list: parts.topics.list}); ; {
-		t := walk.next()
-		if t == nil {
-			break
-		}
+	for t := range parts.topics.list.all() {
 		next := *t
 		next.Paused = next.Paused || pause(next.ID)
 		next.Closing, next.ForceClose = false, false // its deletion is not continued

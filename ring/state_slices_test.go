@@ -37,13 +37,10 @@ func TestTopicList(t *testing.T) {
 	var want []*timer.Topic // nil: no such topic
 	ids := func(l topicList) string {
 		text := ""
-		for w := (&topicWalk{list: l}); ; {
-			topic := w.next()
-			if topic == nil {
-				return text
-			}
+		for topic := range l.all() {
 			text += fmt.Sprintf("%d/%d ", topic.ID, topic.UpdatedMs)
 		}
+		return text
 	}
 	for n := range 6000 {
 		held, before := list, ""

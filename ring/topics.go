@@ -245,11 +245,6 @@ func (t *Topics) LongestHistory() (ms int64, any bool) {
 // each is all topics in order of id, as they were when it was called. Nobody waits for the walk.
 func (t *Topics) each() iter.Seq[*timer.Topic] {
 	t.mu.RLock()
-	walk := topicWalk{list: t.list}
-	t.mu.RUnlock()
-	return func(yield func(*timer.Topic) bool) {
-		for v := walk.next(); v != nil && yield(v); {
-			v = walk.next()
-		}
-	}
+	defer t.mu.RUnlock()
+	return t.list.all()
 }

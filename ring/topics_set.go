@@ -2,6 +2,7 @@ package ring
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -207,6 +208,16 @@ func (l topicList) without(id timer.TopicID) topicList {
 
 // same reports that two lists, which do not change, are one, not only equal.
 func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// all is the topics in order of id.
+func (l topicList) all() iter.Seq[*timer.Topic] {
+	return func(yield func(*timer.Topic) bool) {
+		walk := topicWalk{list: l}
+		for t := walk.next(); t != nil && yield(t); {
+			t = walk.next()
+		}
+	}
+}
 
 // topicWalk goes through a list in pieces.
 type topicWalk struct {
