@@ -179,16 +179,12 @@ func (c *cluster) found(nowMs int64, cmd *Command) Reply {
 
 // firstRows are the rows that a Found command lays out.
 func firstRows(cmd *Command) ([]Assignment, error) {
-	layout := cmd.Layout
-	if layout == nil {
-		layout = layOut(cmd.Nodes, cmd.Shards, cmd.Replicas)
-	}
-	if len(layout) != cmd.Shards {
-		return nil, fmt.Errorf("%w: the layout has %d of %d shards", ErrBadCluster, len(layout), cmd.Shards)
+	if len(cmd.Layout) != cmd.Shards {
+		return nil, fmt.Errorf("%w: the layout has %d of %d shards", ErrBadCluster, len(cmd.Layout), cmd.Shards)
 	}
 	rows := make([]Assignment, 0, 1+cmd.Shards)
 	rows = append(rows, firstMetaRow(cmd.Nodes))
-	for i, places := range layout {
+	for i, places := range cmd.Layout {
 		ids := make([]uint64, len(places))
 		for rank, place := range places {
 			if place < 0 || place >= len(cmd.Nodes) {

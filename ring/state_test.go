@@ -106,14 +106,6 @@ func TestFound(t *testing.T) {
 	}
 	must(t, s, FoundCommand("c", 16, 3, nodes(4))) // given twice
 	refused(t, s, ErrFounded, FoundCommand("d", 16, 3, nodes(4)))
-
-	without := FoundCommand("c", 16, 3, nodes(4))
-	without.Layout = nil
-	other := NewState(nil, nil)
-	must(t, other, without)
-	if string(other.Save()) != string(s.Save()) {
-		t.Error("the layout that goes with the command is not the target")
-	}
 }
 
 // TestSavedState: a state is read as it was saved, before its cluster is founded and after. One
