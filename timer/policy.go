@@ -61,7 +61,7 @@ type Policy struct {
 
 	Pull   bool // consumers pull the timers; otherwise nodes call
 	Report bool // after a 202 the receiver keeps the timer until it reports
-	// lease time of a consumer; 0 (policies older than this field): DefaultLeaseMs, see LeaseFor
+	// lease time of a consumer; 0: DefaultLeaseMs, see LeaseFor
 	LeaseMs int64
 
 	// RejectLate refuses adds without a rule of their own if their absolute time is past.

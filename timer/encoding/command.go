@@ -18,8 +18,8 @@ const (
 	commandMerge   // a merge rule and its longest wait are given
 	commandNotLate
 	commandPull
-	commandOnce // LevelConventions
-	commandSeq  // a number is given
+	commandOnce
+	commandSeq // a number is given
 	commandShift
 
 	commandFlags = 1<<iota - 1

@@ -41,7 +41,7 @@ const (
 	fieldMaxBackoff
 	fieldMultiplier
 	fieldJitter
-	fieldTrace // LevelConventions
+	fieldTrace
 	fieldOnDone
 	fieldOnDead
 	fieldWeight

@@ -19,7 +19,7 @@ import (
 // the one that stands is near enough.
 //
 // One goroutine, fasthttp's for this connection, uses everything but Close, endReading and Trusted;
-// see whileConnected, too.
+// see WhileConnected, too.
 type framedConn struct {
 	net.Conn                            // encrypted, where the server is to
 	raw      net.Conn                   // beneath that

@@ -1,8 +1,6 @@
 package timers
 
 import (
-	"math/bits"
-
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
@@ -82,9 +80,7 @@ func (tr *timerRequest) check(v verb, inBatch bool) *web.Problem {
 }
 
 func (tr *timerRequest) checkTime(v verb) *web.Problem {
-	n := bits.OnesCount64(uint64(tr.given & spec.TimeFields))
-	switch {
-	case n == 0 && (v == vAdd || v == vPut) && !spec.HasCron(&tr.spec):
+	if tr.given&spec.TimeFields == 0 && (v == vAdd || v == vPut) && !spec.HasCron(&tr.spec) {
 		return web.Bad(web.BadTime, "a time is required: one of at, at_ms, at_local, delay, delay_ms; only repeat.cron makes its own")
 	}
 	if p := tr.when.Resolve(tr.given); p != nil {

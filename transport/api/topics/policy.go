@@ -83,9 +83,7 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 		p.LeaseMs = spec.ReadLease(r)
 	case name == "callback" && !reset(r, &p.Callback, d.Callback):
 		readCallback(r, p, stored)
-	case name == "retry" && r.Resets && r.Null():
-		p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs, p.Multiplier, p.Jitter = d.MaxAttempts, d.MinBackoffMs, d.MaxBackoffMs, d.Multiplier, d.Jitter
-	case name == "retry":
+	case name == "retry" && !reset(r, &p.Backoff, d.Backoff):
 		readRetry(r, p)
 	case name == "stop_on" && !reset(r, &p.StopOn, d.StopOn):
 		p.StopOn = readStopOn(r)
