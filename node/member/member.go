@@ -213,11 +213,20 @@ func (m *Member) Ready() error {
 	}
 	if n, ok := m.State.Node(m.id); ok {
 		if group, yes := m.State.Awaits(n); yes {
-			return fmt.Errorf("this node takes the place of another that was named %s: group %d has not got its replica back yet", n.Name, group)
+			return unfilled(n.Name, group)
 		}
 	}
 	m.wasReady.Store(true)
 	return nil
+}
+
+// unfilled is the reason while a group still lacks the replica that another node of this name had.
+func unfilled(name string, group timer.ShardID) error {
+	what := fmt.Sprintf("shard %d", group)
+	if group == ring.MetaGroup {
+		what = "the meta group"
+	}
+	return fmt.Errorf("this node takes the place of another that was named %s: %s has not got its replica back yet", name, what)
 }
 
 // WasReady reports that a member's process has been ready, however it is now.

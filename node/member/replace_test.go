@@ -287,6 +287,15 @@ func TestReplacementJoinsItsClusterOnly(t *testing.T) {
 	}
 }
 
+// TestReadinessNamesWhatIsNotFilled: by the names under which the cluster's view shows it.
+func TestReadinessNamesWhatIsNotFilled(t *testing.T) {
+	for group, want := range map[timer.ShardID]string{ring.MetaGroup: "n3: the meta group has not", 7: "n3: shard 7 has not"} {
+		if err := unfilled("n3", group); !strings.Contains(err.Error(), want) {
+			t.Errorf("group %d: %v", group, err)
+		}
+	}
+}
+
 // open is seen with an address of its own.
 type open struct{ seen }
 
