@@ -168,7 +168,7 @@ func (c *core) shardRow(row *ring.Assignment, by lead, peers peers) backend.Shar
 // shardState is how a shard is. A row that has not got all its replicas yet, or not again, is
 // degraded like one whose replica is not heard: one more loss may stop it.
 func shardState(row *ring.Assignment, by lead, peers peers) backend.ShardState {
-	there, alive := 0, 0 // heard of lately, and just now
+	there, alive := 0, 0
 	for _, r := range row.Replicas {
 		if peers.there(r.Node) {
 			there++
@@ -205,7 +205,7 @@ type peers struct {
 }
 
 func (c *core) peers() peers {
-	p := peers{seen: map[uint64]member.PeerView{c.p.self.ID(): {Starts: max(c.member.Identity().Starts, 1)}}}
+	p := peers{seen: map[uint64]member.PeerView{c.p.self.ID(): {}}}
 	for _, n := range c.member.State.Nodes() {
 		if n.ID != c.p.self.ID() {
 			p.seen[n.ID] = c.member.Peer(n.ID)
@@ -219,10 +219,11 @@ func (c *core) peers() peers {
 	return p
 }
 
-// there reports that a node has been heard of lately.
+// there reports that a node is not known to be down. A process that has just begun has not heard the
+// others yet.
 func (p peers) there(node uint64) bool {
 	v, known := p.seen[node]
-	return known && v.Presence != member.Down && v.Starts > 0
+	return known && v.Presence != member.Down
 }
 
 // alive reports that a node is neither suspect nor down.

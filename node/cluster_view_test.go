@@ -61,6 +61,7 @@ func TestFoundedIsHealthyWithLeaders(t *testing.T) {
 // TestStateOfAShard: what its replicas are, and how they are heard, say how a shard is.
 func TestStateOfAShard(t *testing.T) {
 	heard, suspect, down := member.PeerView{Starts: 1}, member.PeerView{Starts: 1, Presence: member.Suspect}, member.PeerView{Starts: 1, Presence: member.Down}
+	unheard := member.PeerView{Presence: member.Suspect} // as a process sees others in its first seconds
 	for _, tt := range []struct {
 		name     string
 		replicas int // the nodes 1, 2, 3
@@ -76,6 +77,7 @@ func TestStateOfAShard(t *testing.T) {
 		{"it has no leader", 3, []member.PeerView{heard, heard, heard}, false, 0, true, backend.ShardDegraded},
 		{"its leadership goes over", 3, []member.PeerView{heard, heard, heard}, false, 0, false, backend.ShardOK},
 		{"two are down", 3, []member.PeerView{heard, down, down}, false, 0, true, backend.ShardNoQuorum},
+		{"this process has just begun", 3, []member.PeerView{heard, unheard, unheard}, false, 0, true, backend.ShardDegraded},
 		{"one of three was removed and not placed again", 2, []member.PeerView{heard, heard, heard}, false, 1, false, backend.ShardDegraded},
 		{"it is being placed", 3, []member.PeerView{heard, heard, heard}, true, 1, false, backend.ShardMoving},
 		{"two nodes cannot hold three", 2, []member.PeerView{heard, heard}, false, 1, false, backend.ShardOK},
