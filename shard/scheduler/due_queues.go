@@ -82,13 +82,14 @@ type dueQueues struct {
 	out       *outcomes
 	series    *seriesTimes
 	topics    *topicQueues
+	windows   *topicWindows
 	zones     *unknownZones
 }
 
 func newDueQueues(s *Scheduler) dueQueues {
 	return dueQueues{
 		lookAhead: s.leastLookAhead(), leader: &s.leader,
-		inherited: &s.inherited, keys: &s.Keys, out: &s.Outcomes, series: &s.series, topics: &s.topics, zones: &s.zones,
+		inherited: &s.inherited, keys: &s.Keys, out: &s.Outcomes, series: &s.series, topics: &s.topics, windows: &s.windows, zones: &s.zones,
 	}
 }
 
@@ -189,7 +190,7 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 			dq.table.Hold(h, d.ExpiresMs)
 			return
 		}
-		if dq.series.missed(e, d.Missed) {
+		if dq.missed(e, &d, horizon) {
 			return
 		}
 		dq.classifyAs(e, &d, horizon)
@@ -202,6 +203,26 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 		}
 		dq.out.forget(e)
 	}
+}
+
+// missed has an occurrence skipped that is late, if its series asks for it, and reports whether it
+// did. While the spread or the window of its topic keeps it, it is not late.
+func (dq *dueQueues) missed(e entry, d *table.Due, horizon int64) bool {
+	if !dq.series.missed(e, d.Missed) {
+		return false
+	}
+	if !d.Missed {
+		q := dq.topics.queue(d.Topic)
+		if q.topic == nil && !dq.cfg.Topics.Given(d.Topic) {
+			dq.table.Arm(e.handle, horizon+unknownWait.Milliseconds())
+			return true
+		}
+		if at := dq.windows.opening(q, e.dueMs+dq.spread(q, d, e.handle)); dq.now.WallMs-at <= missedAfterMs {
+			return false
+		}
+	}
+	dq.series.skip(e)
+	return true
 }
 
 // classify puts a scheduled timer into its destination queue, or into the queue of its key. A timer

@@ -33,11 +33,10 @@ func (st *seriesTimes) again(h timer.Handle, startedMs int64) int64 {
 	return timer.ClampMs(st.calendar.Next(&p.Repeat, p.DueMs, min(p.StartedMs, now), now))
 }
 
-// missed has a missed occurrence skipped, if its series asks for it, and reports whether it did.
-// One that was held past its time is missed however late it is.
+// missed reports whether an occurrence is late, and its series skips such ones. One that was held
+// past its time is missed however late it is.
 func (st *seriesTimes) missed(e entry, held bool) bool {
-	nowMs := st.now.WallMs
-	if nowMs-e.dueMs <= missedAfterMs && !held {
+	if st.now.WallMs-e.dueMs <= missedAfterMs && !held {
 		return false
 	}
 	t := st.table
@@ -49,12 +48,11 @@ func (st *seriesTimes) missed(e entry, held bool) bool {
 		return false
 	}
 	p, ok := t.Series(e.handle)
-	if !ok || p.Repeat.CatchUp != timer.CatchUpSkip || p.StartedMs != 0 || p.DueMs != d.NextMs {
-		return false
-	}
-	st.skips = append(st.skips, e)
-	return true
+	return ok && p.Repeat.CatchUp == timer.CatchUpSkip && p.StartedMs == 0 && p.DueMs == d.NextMs
 }
+
+// skip has an occurrence skipped.
+func (st *seriesTimes) skip(e entry) { st.skips = append(st.skips, e) }
 
 // proposeSkips moves missed occurrences, and series scheduled by a wrong clock, to their next time.
 func (st *seriesTimes) proposeSkips(b *table.Batch) {

@@ -57,6 +57,64 @@ func TestMissedOccurrences(t *testing.T) {
 	}
 }
 
+// TestSpreadOccurrenceIsNotMissed: an occurrence is not late while its spread keeps it, also for a
+// leader that comes meanwhile. After that it is.
+func TestSpreadOccurrenceIsNotMissed(t *testing.T) {
+	const ids = "abcdefgh"
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.SpreadMs = 10 * 60_000 })
+	skip := func(p *timer.Repeat) { p.CatchUp = timer.CatchUpSkip }
+	for i := range ids {
+		r.add(ids[i:i+1], 0, every(time.Hour, skip))
+	}
+	r.pass(5 * time.Minute)
+	before := len(r.calls)
+	r.endAll()
+	r.End()
+	r.Begin()
+	r.pass(5 * time.Minute)
+	if n := len(r.calls); before == 0 || n == 0 || before+n != len(ids) {
+		t.Errorf("of %d occurrences %d were called before the change of leaders, %d after it", len(ids), before, n)
+	}
+	r.endAll()
+	r.End()
+	r.now.WallMs = startMs + 3_600_000 + 10*60_000 + 11_000
+	r.Begin()
+	r.turn()
+	r.want("")
+}
+
+// TestOccurrenceOutsideTheWindowIsNotMissed: an occurrence is not late before the window opens, also
+// for a leader that comes meanwhile. One is that no leader called when it opened.
+func TestOccurrenceOutsideTheWindowIsNotMissed(t *testing.T) {
+	r := newReplica(t)
+	// startMs is 22:13:20 UTC.
+	r.topic(1, func(p *timer.Policy) { p.Window = &timer.Window{From: "22:15", To: "22:30"} })
+	skip := func(p *timer.Repeat) { p.CatchUp = timer.CatchUpSkip }
+	r.add("a", 0, every(24*time.Hour, skip))
+	r.pass(30 * time.Second)
+	r.End()
+	r.Begin()
+	r.pass(70 * time.Second)
+	r.want("a")
+	r.endAll()
+	r.End()
+	r.add("b", 24*3_600_000-100_000, every(24*time.Hour, skip))
+	r.now.WallMs = startMs + 24*3_600_000 + 100_000 + missedAfterMs + 1
+	r.Begin()
+	r.turn()
+	r.want("")
+	r.now.WallMs += 3_600_000 // the window is shut again
+	r.End()
+	r.Begin()
+	r.turn()
+	for _, id := range []string{"a", "b"} {
+		if d := r.state(r.named(id), timer.Scheduled); d.NextMs != startMs+2*24*3_600_000 {
+			t.Errorf("%s: the next is due after %d ms", id, d.NextMs-startMs)
+		}
+	}
+}
+
 // TestOccurrencesOverlap: the next occurrence does not wait for the end of the last, if it may not.
 func TestOccurrencesOverlap(t *testing.T) {
 	r := newReplica(t)

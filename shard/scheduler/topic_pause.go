@@ -25,5 +25,9 @@ func resumed(from, to *timer.Topic) bool {
 // missedInPause has an occurrence skipped that was due while its topic was paused, if its series
 // asks for it, and reports whether it did.
 func (st *seriesTimes) missedInPause(q *topicQueue, e entry) bool {
-	return q.resumedMs-e.dueMs > missedAfterMs && st.missed(e, false)
+	missed := q.resumedMs-e.dueMs > missedAfterMs && st.missed(e, false)
+	if missed {
+		st.skip(e)
+	}
+	return missed
 }

@@ -65,6 +65,25 @@ func (tw *topicWindows) inWindow(q *topicQueue) (open bool, untilMs int64) {
 	return w.open, w.untilMs
 }
 
+// opening returns when attempts of a topic may first start from a time on, in ms; a time after now
+// if that is not yet.
+func (tw *topicWindows) opening(q *topicQueue, ms int64) int64 {
+	open, untilMs := tw.inWindow(q)
+	switch {
+	case q.topic == nil || q.topic.Policy.Window == nil:
+		return ms
+	case !open:
+		return untilMs
+	}
+	for ms < tw.now.WallMs {
+		if open, untilMs = q.window.hours.Open(ms); open {
+			break
+		}
+		ms = untilMs
+	}
+	return ms
+}
+
 // await has a topic wait until its window may open.
 func (tw *topicWindows) await(q *topicQueue, untilMs int64) {
 	q.limitedMs = tw.now.WallMs
