@@ -186,14 +186,18 @@ func (st *seriesTimes) realignOne(h timer.Handle, now int64) {
 
 // realignedTo returns the corrected due time of an occurrence that a wrong clock scheduled; 0 if it
 // needs none. It comes after the occurrence before it, if that has not ended: its time may be that
-// of a client, and to come.
+// of a client, and to come. A redriven one runs beside the series, and does not move it.
 func (st *seriesTimes) realignedTo(h timer.Handle, now int64) int64 {
 	p, ok := st.table.SeriesByRule(h)
 	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {
 		return 0
 	}
 	from := now
-	if before := st.table.NextLive(h); before != 0 {
+	before := st.table.NextLive(h)
+	for before != 0 && st.table.Redriven(before) {
+		before = st.table.NextLive(before)
+	}
+	if before != 0 {
 		from = max(from, st.table.Due(before).FirstMs)
 	}
 	if next := st.calendar.Nearest(&p.Repeat, p.DueMs, from); next < p.DueMs {

@@ -152,6 +152,35 @@ func TestClockIsSetBack(t *testing.T) {
 	}
 }
 
+// TestRedrivenOccurrenceDoesNotHoldItsSeries: an occurrence that a wrong clock called, that died and
+// was redriven, waits for its time. Its series goes by the right clock meanwhile.
+func TestRedrivenOccurrenceDoesNotHoldItsSeries(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts = 1 })
+	r.now.WallMs += 24 * 3_600_000 // wrong
+	r.add("a", 0, every(time.Hour))
+	for range 2 {
+		r.turn()
+		r.end(delivery.Outcome{Status: 500})
+		r.now.WallMs += 3_600_000
+	}
+	r.now.WallMs -= 26*3_600_000 + 1
+	r.now.Trust = clocks.Held
+	r.turn()
+	r.now.Trust = clocks.Sure
+	r.command(timer.Command{Kind: timer.Redrive, ID: "a"})
+	r.apply(func(b *table.Batch) { b.SetClock() })
+	r.Rebase()
+	r.pass(time.Second)
+	series := r.named("a")
+	if redriven := r.table.NextLive(series); redriven == 0 || !r.table.Redriven(redriven) {
+		t.Fatal("no occurrence is redriven")
+	}
+	if d := r.state(series, timer.Scheduled); d.NextMs > r.now.WallMs+3_600_000 {
+		t.Errorf("the next is due in %d s", (d.NextMs-r.now.WallMs)/1000)
+	}
+}
+
 // TestUnknownZone: a timer whose zone this node lacks waits, and what is known of it counts.
 func TestUnknownZone(t *testing.T) {
 	r := newReplica(t)

@@ -52,6 +52,13 @@ func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
+// Redriven reports whether a timer that has not ended was a dead letter, and no client has changed
+// its expiry since.
+func (t *timers) Redriven(h timer.Handle) bool {
+	v := t.viewOf(h)
+	return v.Flags&content.NoExpiry != 0
+}
+
 func (t *Table) purge(c *encoding.Command) timer.Result {
 	h := t.deadLetter(c)
 	if h == 0 {
