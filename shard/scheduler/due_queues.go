@@ -206,7 +206,7 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 }
 
 // missed has an occurrence skipped that is late, if its series asks for it, and reports whether it
-// did. While the spread or the window of its topic keeps it, it is not late.
+// did. While its topic's policy keeps it (spread, window, wait of a batch), it is not late.
 func (dq *dueQueues) missed(e entry, d *table.Due, horizon int64) bool {
 	if !dq.series.missed(e, d.Missed) {
 		return false
@@ -217,7 +217,11 @@ func (dq *dueQueues) missed(e entry, d *table.Due, horizon int64) bool {
 			dq.table.Arm(e.handle, horizon+unknownWait.Milliseconds())
 			return true
 		}
-		if at := dq.windows.opening(q, e.dueMs+dq.spread(q, d, e.handle)); dq.now.WallMs-at <= missedAfterMs {
+		at := dq.windows.opening(q, e.dueMs+dq.spread(q, d, e.handle))
+		if b := q.batch(); b != nil {
+			at += b.WaitMs
+		}
+		if dq.now.WallMs-at <= missedAfterMs {
 			return false
 		}
 	}

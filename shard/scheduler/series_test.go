@@ -115,6 +115,18 @@ func TestOccurrenceOutsideTheWindowIsNotMissed(t *testing.T) {
 	}
 }
 
+// TestOccurrenceOfABatchIsNotMissed: an occurrence is not late while its call waits for others.
+func TestOccurrenceOfABatchIsNotMissed(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.Batch = &timer.Batch{Max: 5, WaitMs: 30_000} })
+	r.add("a", 0, every(time.Hour, func(p *timer.Repeat) { p.CatchUp = timer.CatchUpSkip }))
+	r.pass(20 * time.Second)
+	r.End()
+	r.Begin()
+	r.pass(11 * time.Second)
+	r.wantBatches("a")
+}
+
 // TestOccurrencesOverlap: the next occurrence does not wait for the end of the last, if it may not.
 func TestOccurrencesOverlap(t *testing.T) {
 	r := newReplica(t)
