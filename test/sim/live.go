@@ -229,6 +229,9 @@ const backlogLimit = 20 * time.Second
 // settlesIn is how soon all groups have a new number of replicas, without faults.
 const settlesIn = 20 * time.Second
 
+// refusedIn is how soon a node whose disk was damaged has ended itself, if it has to.
+const refusedIn = 10 * time.Second
+
 // dispensable is a node that every group can lose and still have most of its voters, so the cluster
 // must go on without it; nil: there is none, or replicas are being moved.
 func (w *World) dispensable() *node {
@@ -239,7 +242,8 @@ func (w *World) dispensable() *node {
 		}
 	}
 	for _, n := range w.nodes {
-		if n.rotten && !n.gone && n.host == nil { // its start may be refused
+		// its start may be refused, also once it hears what it had acknowledged
+		if n.rotten && !n.gone && (n.host == nil || w.now-n.stoppedAt < refusedIn) {
 			return nil
 		}
 	}

@@ -32,7 +32,7 @@ func (w *World) syncLies() {
 	}
 	for _, m := range w.nodes {
 		// one that lost data may find it out some time after it has started again
-		if !m.gone && (m.crash.plans() || m.held || m.rotten && w.now-m.stoppedAt < 10*time.Second) {
+		if !m.gone && (m.crash.plans() || m.held || m.rotten && w.now-m.stoppedAt < refusedIn) {
 			return
 		}
 	}
