@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +127,70 @@ func TestOccurrenceOfABatchIsNotMissed(t *testing.T) {
 	r.Begin()
 	r.pass(11 * time.Second)
 	r.wantBatches("a")
+}
+
+// TestSeriesPassesEveryGate: whatever keeps a topic's timers for a while, and though leaders change
+// meanwhile, each occurrence of a series is called once, however it treats those that it missed.
+func TestSeriesPassesEveryGate(t *testing.T) {
+	for name, set := range map[string]func(*timer.Policy){
+		"none":               func(*timer.Policy) {},
+		"spread":             func(p *timer.Policy) { p.SpreadMs = 60_000 },
+		"serial":             func(p *timer.Policy) { p.Serial = true },
+		"serial and spread":  func(p *timer.Policy) { p.Serial, p.SpreadMs = true, 60_000 },
+		"per key":            perKey(timer.PerKey{Concurrency: 1}),
+		"per key and spread": perKey(timer.PerKey{Concurrency: 1}, func(p *timer.Policy) { p.SpreadMs = 60_000 }),
+		"rate":               func(p *timer.Policy) { p.Rate = timer.Rate{PerSecond: 5, Burst: 1} },
+		"rate and spread":    func(p *timer.Policy) { p.Rate, p.SpreadMs = timer.Rate{PerSecond: 5, Burst: 1}, 60_000 },
+		"concurrency":        func(p *timer.Policy) { p.Concurrency = 1 },
+		"batch":              func(p *timer.Policy) { p.Batch = &timer.Batch{Max: 50, WaitMs: 30_000} },
+		"batch and spread": func(p *timer.Policy) {
+			p.Batch, p.SpreadMs = &timer.Batch{Max: 50, WaitMs: 30_000, ByKey: true}, 60_000
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const times, interval = 4, 120_000
+			r := newReplica(t)
+			r.topic(1, set)
+			for i := range 5 {
+				for mode, set := range map[string]func(*timer.Repeat){
+					"one":     func(*timer.Repeat) {},
+					"skip":    func(p *timer.Repeat) { p.CatchUp = timer.CatchUpSkip },
+					"all":     func(p *timer.Repeat) { p.CatchUp = timer.CatchUpAll },
+					"overlap": func(p *timer.Repeat) { p.Overlap = true },
+				} {
+					r.add(fmt.Sprint(mode, i), 1000, every(interval*time.Millisecond, set, func(p *timer.Repeat) { p.Count = times }))
+				}
+			}
+			called := map[string][]int64{}
+			for second := range times*interval/1000 + 60 {
+				r.pass(time.Second)
+				for _, c := range r.calls {
+					called[c.Job.ID] = append(called[c.Job.ID], c.Job.DueMs-startMs-1000)
+				}
+				for _, b := range r.batches {
+					for _, j := range b.Jobs {
+						called[j.ID] = append(called[j.ID], j.DueMs-startMs-1000)
+					}
+				}
+				for len(r.batches) > 0 {
+					r.endBatch(delivery.Outcome{Status: 200})
+				}
+				if r.endAll(); second%37 == 36 {
+					r.End()
+					r.Begin()
+				}
+			}
+			want := []int64{0, interval, 2 * interval, 3 * interval}
+			for id, got := range called {
+				if !slices.Equal(got, want) {
+					t.Errorf("%s was called for %d, want %d", id, got, want)
+				}
+			}
+			if len(called) != 20 {
+				t.Errorf("%d of 20 series were called", len(called))
+			}
+		})
+	}
 }
 
 // TestOccurrencesOverlap: the next occurrence does not wait for the end of the last, if it may not.
