@@ -274,6 +274,7 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 		kq.findBlockers()
 	}
 	for f := range q.activeLeases() {
+		f.key = nil // one that was dropped
 		if want.most > 0 && f.phase >= started {
 			continue // the walk finds it
 		}

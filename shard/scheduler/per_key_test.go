@@ -230,6 +230,40 @@ func TestLimitsOfKeysChange(t *testing.T) {
 	r.leftover()
 }
 
+// TestCallsRunWhileTheirKeysChange: calls that run count for their keys by another policy, too.
+func TestCallsRunWhileTheirKeysChange(t *testing.T) {
+	one := perKey(timer.PerKey{Concurrency: 1})
+	for name, policies := range map[string][]func(*timer.Policy){
+		"serial, with a rate":     {serial, perKey(timer.PerKey{Rate: rate(100, 100)}, serial)},
+		"two, one":                {perKey(timer.PerKey{Concurrency: 2}), one},
+		"serial, one":             {serial, one},
+		"one, serial":             {one, serial},
+		"a rate, one":             {perKey(timer.PerKey{Rate: rate(100, 100)}), one},
+		"serial, nothing, serial": {serial, func(*timer.Policy) {}, serial},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, policies[0])
+			r.add("{k}a", -9)
+			r.turn()
+			for _, set := range policies[1:] {
+				r.topic(1, set)
+				r.turn()
+			}
+			b := r.add("{k}b", -8)
+			r.pass(time.Second)
+			r.want("{k}a")
+			r.waits(b, timer.WaitKey)
+			r.end(delivery.Outcome{Status: 200})
+			r.pass(time.Second)
+			r.want("{k}b")
+			r.end(delivery.Outcome{Status: 200})
+			r.Sweep()
+			r.leftover()
+		})
+	}
+}
+
 // TestKeysTakeTurns: what is due goes in turn by key, by weight, and within a key by priority.
 func TestKeysTakeTurns(t *testing.T) {
 	for _, fair := range []bool{true, false} {
