@@ -281,6 +281,11 @@ func TestUnknownZone(t *testing.T) {
 	if overdue != 2 {
 		t.Errorf("%d are overdue", overdue)
 	}
+	r.RearmAll()
+	r.turn()
+	if n := len(r.Scheduler.zones.list); n != 2 || r.View.InUnknownZones() != 2 {
+		t.Errorf("%d entries for %d timers after all were rearmed", n, r.View.InUnknownZones())
+	}
 	r.command(timer.Command{Kind: timer.Cancel, ID: "b"})
 	r.pass(zoneRetry + time.Second)
 	if r.View.InUnknownZones() != 1 {

@@ -57,8 +57,10 @@ func (u *unknownZones) await(e entry, topic timer.TopicID) {
 	}
 	name, _ := u.table.Zone(e.handle)
 	u.env.ZoneUnknown(name)
+	if !u.table.WaitIn(e.handle, t, e.dueMs) {
+		return // it is in the list: all timers were rearmed
+	}
 	t.entries++
-	u.table.WaitIn(e.handle, t, e.dueMs)
 	u.list = append(u.list, zoneless{e, topic, u.now.Mono + zoneRetry})
 }
 

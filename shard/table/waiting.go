@@ -365,11 +365,11 @@ func (q *queuedTimers) dropPart(i int) {
 }
 
 // WaitIn counts a due timer that has left the wheel where it waits now, and no longer where it
-// waited; nil: it waits nowhere. It was due at dueMs.
-func (t *timetable) WaitIn(h timer.Handle, to Queue, dueMs int64) {
+// waited; nil: it waits nowhere. It was due at dueMs. It reports whether the timer waited elsewhere.
+func (t *timetable) WaitIn(h timer.Handle, to Queue, dueMs int64) (came bool) {
 	was := t.queued.set(h, to, dueMs)
 	if was == to {
-		return
+		return false
 	}
 	if was != nil {
 		was.Count(-1)
@@ -377,6 +377,7 @@ func (t *timetable) WaitIn(h timer.Handle, to Queue, dueMs int64) {
 	if to != nil {
 		to.Count(+1)
 	}
+	return true
 }
 
 // ForgetQueues forgets where timers wait, without counting them.
