@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,46 @@ import (
 )
 
 func pulled(p *timer.Policy) { p.Pull = true }
+
+// TestPullBehindOutdatedTimers: in one turn a pull drops PopBudget timers that have been cancelled, or
+// have expired, at most. The next turns find what is behind them, and announce it.
+func TestPullBehindOutdatedTimers(t *testing.T) {
+	for name, outdate := range map[string]func(r *replica, id string){
+		"cancelled": func(r *replica, id string) { r.command(timer.Command{Kind: timer.Cancel, ID: id}) },
+		"expired":   func(*replica, string) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const outdated = 3 * PopBudget
+			r := newReplica(t)
+			r.topic(1, pulled)
+			for i := range outdated {
+				r.add(fmt.Sprint(i), -5, func(c *timer.Command) { c.Spec.HasExpiry, c.Spec.ExpiresAfterMs = true, 50 })
+			}
+			last := r.add("last", -1)
+			r.turn()
+			for i := range outdated {
+				outdate(r, fmt.Sprint(i))
+			}
+			r.now.WallMs += 100
+			shard := []*Scheduler{r.Scheduler}
+			before := r.View.Inspect().Topics[1].Queued
+			list := TopCandidates(shard, 1, 1)
+			if n := before - r.View.Inspect().Topics[1].Queued; n > PopBudget || len(list) > 0 {
+				t.Fatalf("%d timers are dropped in one turn, and %d found", n, len(list))
+			}
+			for turns := 1; len(list) == 0; turns++ {
+				r.ready = map[timer.TopicID]int{}
+				if r.step(); turns > 4 || r.ready[1] == 0 {
+					t.Fatalf("turn %d finds nothing, and announces %d timers", turns, r.ready[1])
+				}
+				list = TopCandidates(shard, 1, 1)
+			}
+			if got := r.pull(1, 9); len(got) != 1 || got[0] != last {
+				t.Errorf("pulled %v, want %d", got, last)
+			}
+		})
+	}
+}
 
 // update makes an update of a lease, and reports whether the scheduler allowed it.
 func (r *replica) update(h timer.Handle, kind timer.Kind, set ...func(*timer.LeaseUpdate)) bool {

@@ -174,14 +174,9 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		}
 		most = min(most, q.limiterUse.places(s.now.Mono))
 		for _, n := range q.dests { // one
-			for h := &n.fresh; h.len() > 0; {
-				if s.Pulls.stands(q, h.top()) {
-					front.push(position{h.top(), s, h, 0, nil})
-					break
-				}
-				h.pop() // outdated
+			if s.Pulls.dropOutdated(q, n) {
+				front.push(position{n.fresh.top(), s, &n.fresh, 0, nil})
 			}
-			s.topics.update(n)
 		}
 	}
 	var out []timer.Candidate
@@ -215,6 +210,25 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 	return out
 }
 
+// dropOutdated drops the outdated entries before the first timer of a pulled topic's destination
+// queue that stands, PopBudget at most, and reports whether that comes first now. If it does not yet,
+// pulls are told to ask again.
+func (pt *pulledTopics) dropOutdated(q *topicQueue, n *destQueue) (stands bool) {
+	dropped := 0
+	for dropped < PopBudget && n.len() > 0 && !stands {
+		if stands = pt.stands(q, n.head()); !stands {
+			n.take()
+			dropped++
+		}
+	}
+	pt.topics.update(n)
+	if dropped == PopBudget && !stands {
+		pt.markReady(q)
+		pt.env.WakeNext()
+	}
+	return stands
+}
+
 // stands reports that an entry of a topic's destination queue is not outdated.
 func (pt *pulledTopics) stands(q *topicQueue, e entry) bool {
 	return pt.leases.stands(e) && (q.keys == nil || pt.keys.laneOf(e) != nil)
@@ -242,8 +256,9 @@ func (pt *pulledTopics) Pull(b *table.Batch, topic timer.TopicID, most int, leas
 	if !pt.topics.ordered(q) {
 		return nil, false
 	}
+	drops := PopBudget
 	for size := 0; len(asked) < most && size < pullBytes; {
-		e, ok := pt.nextPullable(q)
+		e, ok := pt.nextPullable(q, &drops)
 		if !ok {
 			break
 		}
@@ -260,9 +275,10 @@ func (pt *pulledTopics) Pull(b *table.Batch, topic timer.TopicID, most int, leas
 	return asked, true
 }
 
-// nextPullable takes the first timer that may go out of a pulled topic's destination queue.
-func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
-	for budget := PopBudget; budget > 0; budget-- {
+// nextPullable takes the first timer that may go out of a pulled topic's destination queue. It drops
+// those before it that may not, drops at most.
+func (pt *pulledTopics) nextPullable(q *topicQueue, drops *int) (e entry, ok bool) {
+	for ; *drops > 0; *drops-- {
 		n := q.next()
 		if n == nil {
 			return e, false
