@@ -31,6 +31,9 @@ func newCompaction(s *Scheduler) compaction {
 	}
 }
 
+// keysInStep is how many keys a sweep looks at in a step of Env.Spent.
+const keysInStep = 4
+
 // sweepBudget is how many topics, and how many destination queues, a sweep looks at.
 const sweepBudget = 4096
 
@@ -53,10 +56,11 @@ func (c *compaction) begin() {
 func (c *compaction) sweep() {
 	for c.sweeping > 0 {
 		c.sweeping--
+		steps := 1
 		if q := c.topics.nextToSweep(); q != nil {
-			c.sweepTopic(q)
+			steps += c.sweepTopic(q) / keysInStep
 		}
-		if c.env.Spent(1) && c.sweeping > 0 {
+		if c.env.Spent(steps) && c.sweeping > 0 {
 			c.env.WakeNext()
 			return
 		}
@@ -65,8 +69,8 @@ func (c *compaction) sweep() {
 
 // sweepTopic drops a topic that has nothing, no call that runs and no timers that wait for their
 // spread: changedTopics looks only at those that are kept. It has a topic's timers queued again once
-// an eighth of the entries must be outdated (I15).
-func (c *compaction) sweepTopic(q *topicQueue) {
+// an eighth of the entries must be outdated (I15). It returns how many keys it looked at.
+func (c *compaction) sweepTopic(q *topicQueue) (keys int) {
 	timers := int(c.table.Counts(q.id).Scheduled)
 	if q.queued() > timers+timers/8 && len(q.moving) == 0 {
 		c.changed.reroute(q)
@@ -74,12 +78,13 @@ func (c *compaction) sweepTopic(q *topicQueue) {
 	if q.inLine > 2*timers+512 {
 		c.keys.prune(q)
 	}
-	c.keys.forgetRested(q, pruneBudget)
+	keys = c.keys.forgetRested(q, pruneBudget)
 	wheel, _ := c.table.WheelWaits(q.id)
 	if len(q.dests)+len(q.moving)+len(q.keys)+q.dueOrder.Len()+q.leases.Len() == 0 && wheel.Spread == 0 && !q.turn.In() && !q.listed && !q.deferred.In() && !q.withSlot.In() &&
 		q.limiterUse.rests(c.now.Mono) && q.keyless.rests(c.now.Mono) {
 		c.topics.forgetTopic(q)
 	}
+	return keys
 }
 
 // prune sets a queue aside for compact once more than half of it must be outdated (I15).

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"carillon/shard/table"
 	"carillon/timer"
@@ -24,6 +25,37 @@ func TestSweepInATurn(t *testing.T) {
 	r.turn()
 	if n := len(r.Scheduler.topics.list); n > 1 {
 		t.Errorf("%d topics are left in the end", n)
+	}
+}
+
+// TestSweepOfKeysInATurn is TestSweepInATurn where the buckets of the topics' keys have filled.
+func TestSweepOfKeysInATurn(t *testing.T) {
+	r := newReplica(t)
+	const topics, keys = 20, 100
+	for id := timer.TopicID(1); id <= topics; id++ {
+		r.topic(id, perKey(timer.PerKey{Rate: rate(1, 1)}))
+		q := r.Scheduler.topics.queue(id)
+		for k := range keys {
+			h := r.add(fmt.Sprintf("{%d}", k), 3_600_000, func(c *timer.Command) { c.Topic = id })
+			r.Scheduler.Keys.key(q, h).bucket.at = r.now.Mono // it was used
+		}
+	}
+	r.now.Mono += time.Hour
+	left := func() (n int) {
+		for _, q := range r.Scheduler.topics.list {
+			n += len(q.keys)
+		}
+		return n
+	}
+	before := left()
+	r.spent, r.budget = 0, 2*keys/keysInStep
+	r.Sweep()
+	if n := before - left(); n < keys || n > 3*keys || !r.wakes {
+		t.Errorf("%d of %d keys are dropped, wakes %t", n, before, r.wakes)
+	}
+	r.turn()
+	if n := left(); n > 0 {
+		t.Errorf("%d keys are left in the end", n)
 	}
 }
 

@@ -177,20 +177,23 @@ func (k *keyQueue) forget() {
 }
 
 // forgetRested drops the queues of keys whose buckets have filled, or whose turns have ended, so
-// many at most, in turn.
-func (kq *keyQueues) forgetRested(q *topicQueue, most int) {
+// many at most, in turn. It returns how many it looked at.
+func (kq *keyQueues) forgetRested(q *topicQueue, most int) (looked int) {
 	for range min(q.debts.Len(), most) {
+		looked++
 		if q.debts.First().owes() {
 			break
 		}
 		q.debts.First().forget()
 	}
 	if !q.mode.rated() {
-		return
+		return looked
 	}
-	for range min(q.keyRing.Len(), most) {
+	most = min(q.keyRing.Len(), most)
+	for range most {
 		kq.forgetEmpty(q.keyRing.Rotate())
 	}
+	return looked + most
 }
 
 // inLine counts the timers in line by what they wait for. What timers without a key share may have
