@@ -88,6 +88,9 @@ func showEnd(w Watcher, e *table.HistoryEvent) {
 
 // Changed reports a client's command that took effect.
 func Changed(t *table.Table, cmd *timer.Command, r *timer.Result, watched Watched) {
+	if r.Unchanged {
+		return
+	}
 	kind := TimerChanged
 	switch cmd.Kind {
 	case timer.Add, timer.Put:

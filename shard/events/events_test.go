@@ -13,7 +13,7 @@ func (s *seen) Watches(topic timer.TopicID) bool { return topic == 1 }
 func (s *seen) Saw(e *Event)                     { *s = append(*s, e) }
 
 // TestChangesThatTookEffectAreSeen: a watcher sees what a command changed, and nothing of a command
-// that was refused or of a topic that it does not watch.
+// that was refused or changed nothing, or of a topic that it does not watch.
 func TestChangesThatTookEffectAreSeen(t *testing.T) {
 	const now = int64(1_800_000_000_000)
 	tab, w := table.New(1, 0), &seen{}
@@ -40,6 +40,8 @@ func TestChangesThatTookEffectAreSeen(t *testing.T) {
 	run(timer.Command{Kind: timer.Add, Topic: 2, ID: "a", Spec: spec})
 	run(timer.Command{Kind: timer.Put, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: now + 2000}})
 	run(timer.Command{Kind: timer.Modify, Topic: 1, ID: "none", Patch: &timer.Patch{}})
+	run(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: spec, Merge: timer.MergeKeep})
+	run(timer.Command{Kind: timer.Resume, Topic: 1, ID: "a"})
 	if len(*w) != 2 || (*w)[0].Kind != TimerAdded || (*w)[1].Kind != TimerChanged || (*w)[1].Timer.DueMs != now+2000 {
 		t.Errorf("%d events: %+v", len(*w), *w)
 	}
