@@ -45,7 +45,7 @@ type activeLease struct {
 	timeout  time.Duration    // of the call
 	provenAt time.Duration    // when it was proposed, on clocks.Moment.Lease: a majority followed later
 	askedAt  time.Duration    // … monotonic, to learn how long a commit takes; reporting: since when
-	takenAt  time.Duration    // when its tokens were taken, monotonic
+	takenAt  time.Duration    // when its tokens were taken, monotonic; or noToken
 	firedMs  int64            // when the call was started, wall clock
 	fromMs   int64            // of a first attempt: when the timer was due, or created if that was later; else 0
 	attempt  delivery.Outcome // how the call ended

@@ -281,6 +281,7 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 		f.key = kq.key(q, f.handle)
 		f.key.leased++
 		f.key.active = f
+		f.takenAt = noToken
 	}
 }
 

@@ -133,6 +133,28 @@ func TestUnusedToken(t *testing.T) {
 	r.want("{k}a")
 }
 
+// TestTokenThatWasNotTaken: a lease from before a rate gives no token back that it has not taken.
+func TestTokenThatWasNotTaken(t *testing.T) {
+	for name, set := range map[string]func(*timer.Policy){
+		"of the key":   perKey(timer.PerKey{Rate: rate(0.001, 1)}),
+		"of the topic": func(p *timer.Policy) { p.Rate = rate(0.001, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			a := r.add("{k}a", 15)
+			r.turn()
+			r.state(a, timer.Leased)
+			r.topic(1, set)
+			r.add("{k}b", 0)
+			r.turn()
+			r.want("{k}b")
+			r.pass(time.Second)
+			r.want("{k}b")
+			r.state(a, timer.Scheduled)
+		})
+	}
+}
+
 // TestBucketOfANewLeader: a new leader does not know what the one before has spent, and begins with
 // nothing.
 func TestBucketOfANewLeader(t *testing.T) {

@@ -460,6 +460,10 @@ func (b *bucket) take() {
 	}
 }
 
+// noToken is when a lease took its token that has taken none of a bucket: it is from before the
+// policy that the bucket is for.
+const noToken time.Duration = -1
+
 // giveBack returns a token that was not used. If others were taken meanwhile from a bucket that
 // brimmed, it would have overflowed: with it, more than a burst would go at once.
 func (b *bucket) giveBack(takenAt time.Duration) {

@@ -16,14 +16,16 @@ import (
 // of such timers. nil: there is none.
 type counted [2]*limit
 
-// lend counts the lease at those of the limits at which it does not count yet.
-func (c *counted) lend(limits counted) {
+// lend counts the lease at those of the limits at which it does not count yet, and reports whether
+// there are any.
+func (c *counted) lend(limits counted) (some bool) {
 	for i, b := range limits {
 		if b != nil && c[i] == nil {
-			c[i] = b
+			c[i], some = b, true
 			b.lend()
 		}
 	}
+	return some
 }
 
 func (c *counted) end(now, takenAt time.Duration, delivered bool) {
@@ -123,8 +125,8 @@ func (tl *topicLimits) set(q *topicQueue) {
 	}
 	tl.queues.Push(&q.limited)
 	for f := range q.activeLeases() {
-		if f.phase != reporting {
-			f.limits.lend(tl.of(q, f.handle))
+		if f.phase != reporting && f.limits.lend(tl.of(q, f.handle)) {
+			f.takenAt = noToken
 		}
 	}
 }
