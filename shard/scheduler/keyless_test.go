@@ -357,18 +357,22 @@ func TestWithoutAKeyThroughTrouble(t *testing.T) {
 		}
 		s := newShards(t, 3, draw())
 		urls := []string{"http://a", "http://b", "http://c"}
-		var starts []int64 // since the policy
+		var starts []int64                // leased since the policy
+		before := map[*activeLease]bool{} // leased before it
+		granted := 0                      // in advance, as the policy came: these have no token
 		leaders := 0
 		seen := map[*table.Job]bool{}
 		check := func(doing string) {
-			runs := 0
+			runs, begun := 0, false
 			look := func(r *replica, j *table.Job) {
 				if _, keyed := timer.KeyOf(j.ID); keyed {
 					return
 				}
 				if runs++; !seen[j] {
 					seen[j] = true
-					starts = append(starts, r.Leases.byTimer[j.Handle].firedMs)
+					if f := r.Leases.byTimer[j.Handle]; !before[f] {
+						starts, begun = append(starts, f.firedMs), true
+					}
 				}
 			}
 			for _, r := range s {
@@ -381,14 +385,14 @@ func TestWithoutAKeyThroughTrouble(t *testing.T) {
 					}
 				}
 			}
-			if k.Concurrency > 0 && runs > k.Concurrency {
+			if k.Concurrency > 0 && runs > k.Concurrency && begun { // those that ran before may be more
 				t.Fatalf("seed %d, %s: %d at once, %+v", seed, doing, runs, k)
 			}
 			slices.Sort(starts)
 			for i, at := range starts {
 				for n, later := range starts[i:] {
 					// A new leader may find a part of the limit that was not used.
-					most := float64(k.Rate.Burst*(1+leaders)) + k.Rate.PerSecond*float64(later-at+10)/1000 + 0.01
+					most := float64(k.Rate.Burst*(1+leaders)+granted) + k.Rate.PerSecond*float64(later-at+10)/1000 + 0.01
 					if k.Rate.PerSecond > 0 && float64(n+1) > most {
 						t.Fatalf("seed %d, %s: %d starts within %d ms, %+v %v", seed, doing, n+1, later-at, k, starts)
 					}
@@ -430,8 +434,16 @@ func TestWithoutAKeyThroughTrouble(t *testing.T) {
 					delete(r.verdicts, u)
 				}
 				doing = "shut"
-			case n == 15 && random.IntN(4) == 0 && s.called() == 0:
-				starts, leaders = nil, 0
+			case n == 15 && random.IntN(4) == 0:
+				starts, leaders, granted = nil, 0, 0
+				for _, l := range s[0].cfg.Limiters.topics {
+					granted += l.lent
+				}
+				for _, r := range s {
+					for _, f := range r.Leases.byTimer {
+						before[f] = true
+					}
+				}
 				s.topic(draw())
 				doing = "policy"
 			case n == 16:
