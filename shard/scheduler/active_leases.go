@@ -211,8 +211,7 @@ func (al *activeLeases) stands(e entry) bool {
 	if !al.table.ScheduledAt(e.handle, e.seq, e.rev) {
 		return false
 	}
-	f := al.byTimer[e.handle]
-	return (f == nil || f.seq != e.seq || f.phase != proposed) && al.pulls.reserved[e.handle].seq != e.seq && !al.table.PastExpiry(e.handle, al.now.WallMs)
+	return !al.pulls.leasing(e) && !al.table.PastExpiry(e.handle, al.now.WallMs)
 }
 
 // kept reports that a gate has delayed a timer past its due time: a pause, a breaker, a limit, or

@@ -144,5 +144,6 @@ func (c *compaction) compactOne(horizon int64) {
 	if seen != nil {
 		seen[e.handle] = true
 	}
+	c.table.WaitIn(e.handle, nil, 0)
 	c.due.classify(e, horizon) // it may set more aside
 }

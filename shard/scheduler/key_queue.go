@@ -276,7 +276,12 @@ func (kq *keyQueues) enter(q *topicQueue, e entry) {
 		}
 		kq.clearHead(l)
 	}
-	kq.wait(l, e)
+	if !kq.table.WaitsIn(e.handle, k) { // else it is in line already: all timers were rearmed
+		kq.wait(l, e)
+	}
+	if k.first.gate == spent && k.shared() == nil {
+		kq.admits(k, false) // the gate may have opened while nothing was in line
+	}
 	kq.pickHead(l)
 	kq.forgetEmpty(k)
 }
@@ -313,12 +318,16 @@ func (l *keyLane) countUnqueued(on bool) {
 	}
 }
 
+// waits reports that a timer stands, and is not being leased. In that case it has been queued again,
+// as when all timers were rearmed.
+func (kq *keyQueues) waits(e entry) bool { return kq.current(e) && !kq.pulls.leasing(e) }
+
 // pickHead makes the first due timer of a lane its head, unless the key is leased or blocked, or
 // its limits refuse. A lane that is empty is dropped.
 func (kq *keyQueues) pickHead(l *keyLane) {
 	k := l.key
 	serial := k.queue.mode.serial
-	for n := 0; l.due.len() > 0 && !kq.current(l.due.top()); n++ {
+	for n := 0; l.due.len() > 0 && !kq.waits(l.due.top()); n++ {
 		if l.pop(); n == PopBudget {
 			kq.deferCompaction(l)
 		}
@@ -455,8 +464,10 @@ const lanesAtOnce = 8
 // moveUp puts the next timers of the key into their destination queues.
 func (kq *keyQueues) moveUp(k *keyQueue) {
 	if k.shared() == nil { // else see inLine
-		gate, _ := kq.gateOf(k)
-		k.setGate(gate)
+		gate, wait := kq.gateOf(k)
+		if k.setGate(gate); wait > 0 && k.inLine > 0 { // though each lane may have a head, the gate opens
+			kq.askAgain(k, wait)
+		}
 	}
 	if k.queue.mode.serial {
 		l := &k.first

@@ -199,6 +199,36 @@ func TestTopicBecomesSerial(t *testing.T) {
 	}
 }
 
+// TestRearmedTimersAreInLineOnce: timers that wait for their key are in its line once, however often
+// all timers are rearmed, also while queues are compacted; and none is lost.
+func TestRearmedTimersAreInLineOnce(t *testing.T) {
+	for name, set := range map[string]func(*timer.Policy){
+		"per key": perKey(timer.PerKey{Concurrency: 2}), "fair": perKey(timer.PerKey{Fair: true}), "serial": serial,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const timers = PopBudget + 100
+			r := newReplica(t)
+			r.topic(1, set)
+			r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Minute}
+			for i := range timers {
+				r.add(fmt.Sprintf("{k}%d", i), -5)
+			}
+			r.turn()
+			q := r.Scheduler.topics.byID[1]
+			for n := range 5 {
+				r.RearmAll()
+				if r.turn(); n == 2 {
+					r.Scheduler.Keys.deferCompaction(&q.keys[r.table.KeyHash(1)].first)
+				}
+				r.turn()
+			}
+			if k := q.keys[r.table.KeyHash(1)]; q.inLine+int(k.heads) != timers {
+				t.Errorf("%d timers wait, and %d go first, of %d", q.inLine, k.heads, timers)
+			}
+		})
+	}
+}
+
 // TestForcedDropOfKeys: keys whose timers were dropped by force are dropped.
 func TestForcedDropOfKeys(t *testing.T) {
 	for name, others := range map[string]int{"few slots": 0, "many slots": 50} {

@@ -229,6 +229,12 @@ func (pt *pulledTopics) dropOutdated(q *topicQueue, n *destQueue) (stands bool) 
 	return stands
 }
 
+// leasing reports that a lease of a timer, for a consumer or for a call, is in the log's pipeline.
+func (pt *pulledTopics) leasing(e entry) bool {
+	f := pt.leases.byTimer[e.handle]
+	return f != nil && f.seq == e.seq && f.phase == proposed || pt.reserved[e.handle].seq == e.seq
+}
+
 // stands reports that an entry of a topic's destination queue is not outdated.
 func (pt *pulledTopics) stands(q *topicQueue, e entry) bool {
 	return pt.leases.stands(e) && (q.keys == nil || pt.keys.laneOf(e) != nil)

@@ -268,10 +268,13 @@ func (tl *topicLimits) countCarried(q *topicQueue, h timer.Handle, d *table.Due)
 	if limits == (counted{}) || d.State != timer.Leased {
 		return
 	}
-	if f := tl.leases.byTimer[h]; f != nil && f.limits != (counted{}) && f.seq == d.Seq {
+	c := tl.carried.byTimer[h]
+	if f := tl.leases.byTimer[h]; c == nil && f != nil && f.limits != (counted{}) && f.seq == d.Seq {
+		if f.limits.lend(limits) {
+			f.takenAt = noToken
+		}
 		return
 	}
-	c := tl.carried.byTimer[h]
 	if c == nil {
 		if c = tl.carriedOver.byTimer[h]; c != nil && c.seq == d.Seq && c.limits == limits {
 			tl.carriedOver.drop(c)

@@ -255,6 +255,12 @@ func (q *queuedTimers) set(h timer.Handle, to Queue, dueMs int64) (was Queue) {
 	return was
 }
 
+// has reports whether a timer waits in a queue.
+func (q *queuedTimers) has(h timer.Handle, in Queue) bool {
+	i := int(h >> queuedBits)
+	return i < len(q.parts) && q.parts[i] != nil && q.queues[q.parts[i].queues[h&(1<<queuedBits-1)]].Queue == in
+}
+
 // number returns a queue's number, and gives it one if it has none; 0 for nil.
 func (q *queuedTimers) number(to Queue) uint32 {
 	if to == nil {
@@ -379,6 +385,9 @@ func (t *timetable) WaitIn(h timer.Handle, to Queue, dueMs int64) (came bool) {
 	}
 	return true
 }
+
+// WaitsIn reports whether WaitIn counts a timer in a queue.
+func (t *timetable) WaitsIn(h timer.Handle, in Queue) bool { return t.queued.has(h, in) }
 
 // ForgetQueues forgets where timers wait, without counting them.
 func (t *timetable) ForgetQueues() { t.queued = queuedTimers{} }
