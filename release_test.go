@@ -97,10 +97,37 @@ func TestSizingHasTheMeasuredFigures(t *testing.T) {
 		}
 		for _, figure := range figures {
 			for number := range strings.SplitSeq(strings.TrimRight(figure, "µs "), "–") {
-				if !strings.Contains(measured, " "+number) {
-					t.Errorf("%s: %s is not in docs/benchmarks.md", row, number)
+				if unit := figure[strings.Index(figure, " "):]; !strings.Contains(measured, " "+number+unit) {
+					t.Errorf("%s: %s%s is not in docs/benchmarks.md", row, number, unit)
 				}
 			}
 		}
+	}
+}
+
+// TestReadmeHasTheMeasuredFigures: the table of the README has no figure that the pages of
+// measurements, which it links to, do not have.
+func TestReadmeHasTheMeasuredFigures(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "README.md"), "## How fast")
+	table, _, _ = strings.Cut(table, "\n## ")
+	number := regexp.MustCompile(`\d[\d,]*(?:\.\d+)?`)
+	measured := map[string]bool{}
+	for _, figure := range number.FindAllString(read(t, "docs/benchmarks.md")+read(t, "docs/lateness.md"), -1) {
+		measured[strings.TrimRight(figure, ",")] = true
+	}
+	rows := 0
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		rows++
+		for _, figure := range number.FindAllString(line, -1) {
+			if figure = strings.TrimRight(figure, ","); !measured[figure] {
+				t.Errorf("%s is not measured: %s", figure, line)
+			}
+		}
+	}
+	if rows < 8 {
+		t.Errorf("%d rows", rows)
 	}
 }
