@@ -39,7 +39,13 @@ type NodeFacts struct {
 	// Why it should not lead, if it should not: its clock is off, its disk is slow. It should not
 	// flicker.
 	Unfit string
+	// LowDisk: its disk is low. It could not receive a replica, and shards with a voter on it refuse
+	// adds. It should not flicker.
+	LowDisk bool
 }
+
+// lastResort reports whether a node gets a replica, or a vote, only where nobody else can.
+func (f NodeFacts) lastResort() bool { return f.Unfit != "" || f.LowDisk }
 
 const (
 	defaultReplaceAfterMs = 600_000
@@ -120,7 +126,8 @@ func newPlanner(v View, f Observations, rings *Rings) *planner {
 	rings.use(holders, len(v.Rows)-1)
 	for i := range p.layout.loads {
 		s := &p.layout.loads[i]
-		s.closed, s.unfit = !p.alive(s.id), f.Nodes[s.id].Unfit != ""
+		facts := f.Nodes[s.id]
+		s.closed, s.unfit, s.lastResort = !p.alive(s.id), facts.Unfit != "", facts.lastResort()
 	}
 	for i := range p.layout.rows {
 		row, on := &v.Rows[i+1], &p.layout.rows[i]

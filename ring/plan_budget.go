@@ -204,7 +204,7 @@ func (p *planner) summary() Moves {
 	slices.Sort(m.Full)
 	var unwell []uint64
 	for i := range p.layout.loads {
-		if l := &p.layout.loads[i]; l.closed || l.unfit {
+		if l := &p.layout.loads[i]; l.closed || l.lastResort {
 			unwell = append(unwell, l.id)
 		}
 	}

@@ -16,15 +16,16 @@ type fakeCluster struct {
 		Helper()
 		Fatalf(string, ...any)
 	}
-	rng   *rand.Rand
-	s     *State
-	rings Rings
-	nowMs int64
-	down  map[uint64]int64 // since when
-	unfit map[uint64]bool
-	wrong []placement.WrongReplica    // those that are still members report it
-	first map[timer.ShardID][]Replica // the founders of the groups
-	conf  map[timer.ShardID][]Replica // the groups' true membership
+	rng     *rand.Rand
+	s       *State
+	rings   Rings
+	nowMs   int64
+	down    map[uint64]int64 // since when
+	unfit   map[uint64]bool
+	lowDisk map[uint64]bool
+	wrong   []placement.WrongReplica    // those that are still members report it
+	first   map[timer.ShardID][]Replica // the founders of the groups
+	conf    map[timer.ShardID][]Replica // the groups' true membership
 	// The replicas that there are, by id: with the group's beginnings, or empty.
 	made  map[timer.ShardID]map[uint64]bool
 	lived map[timer.ShardID]bool // the groups that have had a leader
@@ -45,7 +46,7 @@ func newFakeCluster(t *testing.T, seed uint64, shards, replicas int) *fakeCluste
 func newFoundedCluster(t *testing.T, seed uint64, founders, shards, replicas int) *fakeCluster {
 	t.Helper()
 	tw := &fakeCluster{
-		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 2)), s: NewState(nil, nil), nowMs: 1, down: map[uint64]int64{}, unfit: map[uint64]bool{}, lowDisk: map[uint64]bool{},
 		first: map[timer.ShardID][]Replica{}, conf: map[timer.ShardID][]Replica{}, made: map[timer.ShardID]map[uint64]bool{}, lived: map[timer.ShardID]bool{MetaGroup: true},
 	}
 	tw.do(FoundCommand("c", shards, replicas, nodes(founders)))
@@ -136,7 +137,7 @@ func (fc *fakeCluster) alive(id uint64) bool {
 func (fc *fakeCluster) facts() Observations {
 	f := Observations{NowMs: fc.nowMs, Nodes: map[uint64]NodeFacts{}, Bytes: fc.bytes, MoveRate: fc.rate}
 	for _, n := range fc.s.Nodes() {
-		facts := NodeFacts{Alive: fc.alive(n.ID)}
+		facts := NodeFacts{Alive: fc.alive(n.ID), LowDisk: fc.lowDisk[n.ID]}
 		if !facts.Alive {
 			facts.DownForMs = fc.nowMs - fc.down[n.ID]
 		}
@@ -345,7 +346,7 @@ func (fc *fakeCluster) checkRest() {
 	for _, r := range rows[1:] {
 		layout = append(layout, r.Nodes())
 	}
-	if len(fc.unfit) == 0 {
+	if len(fc.unfit) == 0 && len(fc.lowDisk) == 0 {
 		checkBalance(fc.t, layout, may, replicas)
 	}
 	if got, want := len(rows[0].Nodes()), MetaVoters(len(may)); got != want {

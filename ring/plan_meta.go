@@ -115,7 +115,7 @@ func (m *metaPlan) candidate(aside int) uint64 {
 		if !n.holds() || !m.alive(n.ID) || slices.Contains(m.voters, n.ID) {
 			continue
 		}
-		score := [3]int{-m.inZone(n.Zone, aside), boolInt(m.facts.Nodes[n.ID].Unfit == ""), boolInt(slices.Contains(m.learners, n.ID))}
+		score := [3]int{-m.inZone(n.Zone, aside), boolInt(!m.facts.Nodes[n.ID].lastResort()), boolInt(slices.Contains(m.learners, n.ID))}
 		if best == 0 || slices.Compare(score[:], bestScore[:]) > 0 {
 			best, bestScore = n.ID, score
 		}
@@ -140,7 +140,7 @@ func (m *metaPlan) spread() bool {
 	}
 	for i := len(m.voters) - 1; i >= 0; i-- {
 		to := m.candidate(i)
-		if to == 0 || m.facts.Nodes[to].Unfit != "" {
+		if to == 0 || m.facts.Nodes[to].lastResort() {
 			continue
 		}
 		if m.inZone(m.nodes[to].Zone, -1) < m.inZone(m.nodes[m.voters[i]].Zone, i) {

@@ -98,7 +98,7 @@ func (p *planner) shrink() {
 }
 
 // surplus is the node that a row needs least, or 0: it prefers, in this order, a node that is gone
-// or draining, is down, is not fit, shares its zone with most others, is not the preferred leader,
+// or draining, is down, is not fit or has a low disk, shares its zone with most others, is not the preferred leader,
 // has a high load.
 // Most of the others must be alive.
 func (p *planner) surplus(nodes []uint64) uint64 {
@@ -109,7 +109,7 @@ func (p *planner) surplus(nodes []uint64) uint64 {
 		}
 		score := [6]int{1, boolInt(!p.alive(n)), 0, 0, boolInt(rank > 0), 0}
 		if s := p.layout.load(n); s != nil {
-			score = [6]int{0, score[1], boolInt(s.unfit), p.layout.inZone(nodes, s.zone, n), score[4], s.load}
+			score = [6]int{0, score[1], boolInt(s.lastResort), p.layout.inZone(nodes, s.zone, n), score[4], s.load}
 		}
 		if slices.Compare(score[:], worstScore[:]) >= 0 { // the last of equals
 			worst, worstScore = n, score

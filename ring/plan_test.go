@@ -273,6 +273,48 @@ func TestPlanUnfit(t *testing.T) {
 	}
 }
 
+// TestPlanLowDisk: a node whose disk is low is given no replica that another can have, as it could
+// not receive it, and its shards would refuse adds. It leads what it has.
+func TestPlanLowDisk(t *testing.T) {
+	tw := newFakeCluster(t, 8, 32, 3)
+	tw.joined(2, 3)
+	tw.rest()
+	held := func() (replicas, led int) {
+		for _, r := range tw.s.Rows()[1:] {
+			replicas += boolInt(slices.Contains(r.Nodes(), 4))
+			led += boolInt(r.Replicas[0].Node == 4)
+		}
+		return replicas, led
+	}
+	tw.lowDisk[4] = true
+	tw.join(4, "")
+	tw.rest()
+	if n, _ := held(); n != 0 {
+		t.Fatalf("%d replicas go to a node whose disk is low", n)
+	}
+	_, moves := Plan(tw.s.View(), tw.facts(), &tw.rings)
+	if moves.Waiting[Balances] == 0 || !slices.Equal(moves.Awaited, []uint64{4}) {
+		t.Errorf("what waits, and for which node: %+v", moves)
+	}
+	delete(tw.lowDisk, 4)
+	tw.rest()
+	if n, led := held(); n < 20 || led < 7 {
+		t.Fatalf("with room it has %d replicas and leads %d shards", n, led)
+	}
+	tw.lowDisk[4] = true
+	tw.moved = 0
+	tw.rest()
+	if n, led := held(); n < 20 || led < 7 || tw.moved != 0 {
+		t.Errorf("it has %d replicas, leads %d shards, and %d moved", n, led, tw.moved)
+	}
+	tw.down[2] = tw.nowMs
+	tw.do(Command{Verb: Remove, NodeID: 2, Force: true})
+	tw.rest()
+	if n, _ := held(); n != 32 {
+		t.Errorf("it has %d replicas where nobody else can have them", n)
+	}
+}
+
 // TestPlanThroughTrouble: through any trouble, once every node that is not removed is up again the
 // cluster comes to rest, whole and even. The checks of cluster hold at every step.
 func TestPlanThroughTrouble(t *testing.T) {
@@ -301,6 +343,7 @@ func TestPlanThroughTrouble(t *testing.T) {
 		}
 		clear(tw.down)
 		clear(tw.unfit)
+		clear(tw.lowDisk)
 		if zoned {
 			tw.restZoned()
 			return
@@ -330,6 +373,7 @@ func TestPlanWhileGroupsAreFounded(t *testing.T) {
 		}
 		clear(tw.down)
 		clear(tw.unfit)
+		clear(tw.lowDisk)
 		tw.rest()
 	})
 }
@@ -349,12 +393,16 @@ func (fc *fakeCluster) event(t *rapid.T, seconds int, chance float64) {
 func (fc *fakeCluster) trouble(t *rapid.T) {
 	present := fc.s.Nodes()
 	n := present[rapid.IntRange(0, len(present)-1).Draw(t, "node")]
-	switch rapid.SampledFrom([]string{"kill", "kill", "revive", "drain", "resume", "remove", "force", "unfit", "replicas"}).Draw(t, "what") {
+	switch rapid.SampledFrom([]string{"kill", "kill", "revive", "drain", "resume", "remove", "force", "unfit", "low disk", "replicas"}).Draw(t, "what") {
 	case "replicas":
 		fc.do(Command{Verb: SetReplicas, Replicas: rapid.IntRange(1, 5).Draw(t, "replicas")})
 	case "unfit":
 		if fc.unfit[n.ID] = !fc.unfit[n.ID]; !fc.unfit[n.ID] {
 			delete(fc.unfit, n.ID)
+		}
+	case "low disk":
+		if fc.lowDisk[n.ID] = !fc.lowDisk[n.ID]; !fc.lowDisk[n.ID] {
+			delete(fc.lowDisk, n.ID)
 		}
 	case "kill":
 		if fc.alive(n.ID) {

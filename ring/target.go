@@ -118,7 +118,8 @@ type nodeLoad struct {
 	id          uint64
 	zone        string
 	closed      bool // takes nothing now: it is down
-	unfit       bool // takes something only where nobody else can, and should not lead
+	unfit       bool // should not lead
+	lastResort  bool // takes something only where nobody else can
 	load, leads int  // replicas here, and those of the first rank
 }
 
@@ -229,7 +230,7 @@ func (l *layout) pick(i int, from uint64) uint64 {
 		if s.closed || slices.Contains(row.nodes, s.id) || slices.Contains(row.leaving, s.id) {
 			continue
 		}
-		score := [4]int{boolInt(!s.unfit), -countOf(zones, s.zone), boolInt(scarce && s.load < low), min(0, full-1-s.load)}
+		score := [4]int{boolInt(!s.lastResort), -countOf(zones, s.zone), boolInt(scarce && s.load < low), min(0, full-1-s.load)}
 		c := slices.Compare(score[:], bestScore[:])
 		if len(best) == 0 || c > 0 {
 			best, bestScore = best[:0], score

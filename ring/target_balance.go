@@ -23,7 +23,7 @@ func (l *layout) balanceZones() (change, bool) {
 				continue
 			}
 			to := l.load(l.pick(i, from))
-			if to != nil && !to.unfit && l.inZone(row.nodes, to.zone, 0) < others && l.hasRoom(i, to.id) {
+			if to != nil && !to.lastResort && l.inZone(row.nodes, to.zone, 0) < others && l.hasRoom(i, to.id) {
 				return change{i, from, to.id}, true
 			}
 		}
@@ -56,7 +56,7 @@ func (l *layout) balanceReplicas() (change, bool) {
 			if from.load-to.load < 2 || from.load <= high && to.load >= low {
 				break // and so for all after it, which have more
 			}
-			if to.closed || to.unfit {
+			if to.closed || to.lastResort {
 				continue
 			}
 			if i, ok := l.movable(from, to); ok {

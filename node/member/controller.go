@@ -57,7 +57,8 @@ func (c *controller) step(ctx context.Context) {
 	}
 	c.reseal(ctx)
 	c.liveness.expect(c.clock.Mono(), c.State.Nodes())
-	facts := c.liveness.facts(c.clock.Mono(), c.clock.WallMs(), c.id, c.Health.Why(), c.State.Nodes())
+	own := ring.NodeFacts{Alive: true, Unfit: c.Health.Why(), LowDisk: c.host.Disk().Low}
+	facts := c.liveness.facts(c.clock.Mono(), c.clock.WallMs(), c.id, own, c.State.Nodes())
 	facts.Wrong = append(facts.Wrong, c.host.Wrong()...)
 	facts.ReplaceAfterMs = c.cfg.ReplaceAfter.Milliseconds()
 	facts.Leaders, facts.Bytes = c.seen.Leaders(), c.sizes.all(c.clock.Mono())

@@ -147,13 +147,13 @@ func TestUnheardNodeIsSilentSinceItIsKnown(t *testing.T) {
 	l.expect(now, nodes)
 	now += 3 * time.Second
 	l.expect(now, nodes)
-	if f := l.facts(now, 0, 1, "", nodes).Nodes[2]; f.Alive || f.DownForMs != 3000 {
+	if f := l.facts(now, 0, 1, ring.NodeFacts{}, nodes).Nodes[2]; f.Alive || f.DownForMs != 3000 {
 		t.Errorf("%+v", f)
 	}
 	l.receive(now, 2, &heartbeat{Starts: 1})
 	now += 10 * time.Second
 	l.expect(now, nodes)
-	if f := l.facts(now, 0, 1, "", nodes).Nodes[2]; f.Alive || f.DownForMs != 10_000 {
+	if f := l.facts(now, 0, 1, ring.NodeFacts{}, nodes).Nodes[2]; f.Alive || f.DownForMs != 10_000 {
 		t.Errorf("after a heartbeat: %+v", f)
 	}
 }

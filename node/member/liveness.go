@@ -151,14 +151,14 @@ func (l *liveness) last(now time.Duration, node uint64) (s peerStatus, ago time.
 }
 
 // facts is what the controller knows of the nodes.
-func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy string, nodes []ring.Node) ring.Observations {
-	f := ring.Observations{NowMs: wallMs, Nodes: map[uint64]ring.NodeFacts{self: {Alive: true, Unfit: unhealthy}}}
+func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, own ring.NodeFacts, nodes []ring.Node) ring.Observations {
+	f := ring.Observations{NowMs: wallMs, Nodes: map[uint64]ring.NodeFacts{self: own}}
 	for _, n := range nodes {
 		if n.ID == self {
 			continue
 		}
 		s, ago, ok := l.last(now, n.ID)
-		facts := ring.NodeFacts{Alive: ok && ago < downAfter, Unfit: s.last.Unhealthy}
+		facts := ring.NodeFacts{Alive: ok && ago < downAfter, Unfit: s.last.Unhealthy, LowDisk: s.last.LowDisk.Limit > 0}
 		if !facts.Alive {
 			facts.DownForMs = ago.Milliseconds()
 		}

@@ -59,6 +59,17 @@ func TestLowDisksAreThoseOfNodesThatAreHeard(t *testing.T) {
 	}
 }
 
+// TestControllerKnowsLowDisks: what a node says of its disk is a fact for the plan.
+func TestControllerKnowsLowDisks(t *testing.T) {
+	l := newLiveness(0)
+	l.receive(time.Second, 2, &heartbeat{Starts: 1, LowDisk: timer.LowDiskError{Free: 1, Limit: 2}})
+	l.receive(time.Second, 3, &heartbeat{Starts: 1})
+	facts := l.facts(time.Second, 0, 1, ring.NodeFacts{Alive: true}, []ring.Node{{ID: 1}, {ID: 2}, {ID: 3}})
+	if f := facts.Nodes; f[1].LowDisk || !f[2].LowDisk || f[3].LowDisk {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestTightMemoryIsThatOfNodesThatAreHeard: as with low disks.
 func TestTightMemoryIsThatOfNodesThatAreHeard(t *testing.T) {
 	l := newLiveness(0)

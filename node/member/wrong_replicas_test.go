@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"carillon/internal/placement"
+	"carillon/ring"
 )
 
 // TestWrongReplicasAreToldAndForgotten: a node tells of its own replicas alone, and is believed until
@@ -28,7 +29,7 @@ func TestWrongReplicasAreToldAndForgotten(t *testing.T) {
 	l := newLiveness(0)
 	want := func(now time.Duration, want ...placement.WrongReplica) {
 		t.Helper()
-		if got := l.facts(now, 1, 1, "", nil).Wrong; !reflect.DeepEqual(got, want) {
+		if got := l.facts(now, 1, 1, ring.NodeFacts{}, nil).Wrong; !reflect.DeepEqual(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
