@@ -42,10 +42,12 @@ type NodeFacts struct {
 	// LowDisk: its disk is low. It could not receive a replica, and shards with a voter on it refuse
 	// adds. It should not flicker.
 	LowDisk bool
+	// Unheard: it was in contact and has sent no heartbeat since. It may lack the cluster's state.
+	Unheard bool
 }
 
 // lastResort reports whether a node gets a replica, or a vote, only where nobody else can.
-func (f NodeFacts) lastResort() bool { return f.Unfit != "" || f.LowDisk }
+func (f NodeFacts) lastResort() bool { return f.Unfit != "" || f.LowDisk || f.Unheard }
 
 const (
 	defaultReplaceAfterMs = 600_000

@@ -31,6 +31,7 @@ type peerStatus struct {
 	at       time.Duration // monotonic
 	last     heartbeat
 	measured clocks.Measured
+	unheard  bool // was in contact, and has sent no heartbeat since
 }
 
 func newLiveness(now time.Duration) *liveness {
@@ -48,7 +49,7 @@ func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) (news [
 		s = &peerStatus{}
 		l.nodes[node] = s
 	}
-	s.at, s.last = now, *h
+	s.at, s.last, s.unheard = now, *h, false
 	s.last.Limits = ring.AllocationReport{} // large, and for the allocator alone
 	if h.Clock.Known {
 		s.measured.Take(now, h.WallMs, h.Clock.Steps)
@@ -102,8 +103,14 @@ func (l *liveness) leaders(now time.Duration, id timer.ShardID) (nodes []uint64)
 // touch records a node that was in contact but has sent no heartbeat: it is up, and must not lead
 // yet.
 func (l *liveness) touch(now time.Duration, node uint64, starts uint32) {
-	if _, ago, ok := l.last(now, node); !ok || ago >= suspectAfter {
-		l.receive(now, node, &heartbeat{Starts: starts, Cordoned: true})
+	if _, ago, ok := l.last(now, node); ok && ago < suspectAfter {
+		return
+	}
+	l.receive(now, node, &heartbeat{Starts: starts, Cordoned: true})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.nodes[node]; s != nil { // else it has been forgotten meanwhile
+		s.unheard = true
 	}
 }
 
@@ -158,7 +165,7 @@ func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, own ring.
 			continue
 		}
 		s, ago, ok := l.last(now, n.ID)
-		facts := ring.NodeFacts{Alive: ok && ago < downAfter, Unfit: s.last.Unhealthy, LowDisk: s.last.LowDisk.Limit > 0}
+		facts := ring.NodeFacts{Alive: ok && ago < downAfter, Unfit: s.last.Unhealthy, LowDisk: s.last.LowDisk.Limit > 0, Unheard: s.unheard}
 		if !facts.Alive {
 			facts.DownForMs = ago.Milliseconds()
 		}

@@ -70,6 +70,23 @@ func TestControllerKnowsLowDisks(t *testing.T) {
 	}
 }
 
+// TestNodeThatOnlyJoinsIsUnheard: until its first heartbeat nobody knows what a node has room for.
+func TestNodeThatOnlyJoinsIsUnheard(t *testing.T) {
+	l := newLiveness(0)
+	unheard := func() ring.NodeFacts {
+		return l.facts(time.Second, 0, 1, ring.NodeFacts{Alive: true}, []ring.Node{{ID: 1}, {ID: 2}}).Nodes[2]
+	}
+	l.touch(time.Second, 2, 1)
+	if f := unheard(); !f.Alive || !f.Unheard {
+		t.Errorf("it joins: %+v", f)
+	}
+	l.receive(time.Second, 2, &heartbeat{Starts: 1})
+	l.touch(time.Second, 2, 1)
+	if f := unheard(); !f.Alive || f.Unheard {
+		t.Errorf("after a heartbeat: %+v", f)
+	}
+}
+
 // TestTightMemoryIsThatOfNodesThatAreHeard: as with low disks.
 func TestTightMemoryIsThatOfNodesThatAreHeard(t *testing.T) {
 	l := newLiveness(0)
