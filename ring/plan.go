@@ -104,6 +104,7 @@ type planner struct {
 	layout   *layout
 	budget   budget
 	refused  bool // a move found no room
+	uneven   int  // replicas that balance would move, but that wait
 	moves    Moves
 	commands []Command
 }
@@ -264,7 +265,7 @@ func (p *planner) balance() {
 		}
 	}
 	if p.refused {
-		p.moves.Waiting[Balances] = p.layout.uneven()
+		p.uneven = p.layout.uneven()
 	}
 }
 

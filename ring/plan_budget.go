@@ -1,6 +1,10 @@
 package ring
 
-import "slices"
+import (
+	"slices"
+
+	"carillon/timer"
+)
 
 // MoveRate is how many bytes a second a node sends for moves of replicas, and how many it receives.
 // The transport keeps to it. The plan begins no more moves than that takes a while to send, so that
@@ -27,9 +31,9 @@ type MoveKind int
 
 // The kinds, the least urgent first. A move leaves room for those that are more urgent.
 const (
-	Balances MoveKind = iota // nodes get even shares, rows are spread over the zones
+	Balances MoveKind = iota // nodes get even shares, rows are spread over the zones, surplus goes
 	Drains                   // away from nodes that are to go
-	Repairs                  // rows have their replicas again, on live nodes, and no more
+	Repairs                  // rows have their replicas again, on live nodes
 
 	MoveKinds
 )
@@ -41,7 +45,7 @@ func (k MoveKind) String() string { return [...]string{"balance", "drain", "repa
 type Moves struct {
 	UnderWay [MoveKinds]int // replicas, or rows that get rid of one
 	Bytes    int64          // of them, about
-	Waiting  [MoveKinds]int // rows that need a step, or replicas that balance asks for
+	Waiting  [MoveKinds]int // rows that need a step, and replicas that balance asks for
 	Full     []uint64       // nodes that send or receive as much as they may, for which moves wait
 	Awaited  []uint64       // nodes that are down or not fit: moves wait until they are well or replaced
 	Joining  bool           // a node has joined just now: balance waits for others
@@ -115,17 +119,25 @@ func (l *load) add(bytes int64) {
 	l.moves++
 }
 
+// whyLeaves is why one of a group's replicas leaves its node. A replica that could stay is not
+// repaired.
+func (p *planner) whyLeaves(group timer.ShardID, replicas []Replica, node uint64) MoveKind {
+	switch {
+	case p.going(node):
+		return Drains
+	case p.alive(node) && !p.isWrong(group, replicas, node):
+		return Balances
+	default:
+		return Repairs
+	}
+}
+
 // underWay counts the moves of a row that is not settled. One that takes nothing from a live node
 // is a repair.
 func (p *planner) underWay(row *Assignment) {
 	kind := Repairs
 	for _, r := range row.Leaving {
-		switch {
-		case p.going(r.Node):
-			kind = min(kind, Drains)
-		case p.alive(r.Node) && !p.isWrong(row.Group, row.Leaving, r.Node):
-			kind = Balances
-		}
+		kind = min(kind, p.whyLeaves(row.Group, row.Leaving, r.Node))
 	}
 	some := false
 	for _, r := range row.Replicas {
@@ -135,7 +147,7 @@ func (p *planner) underWay(row *Assignment) {
 		}
 	}
 	if !some && len(row.Leaving) > 0 {
-		p.charge(row, 0, Repairs)
+		p.charge(row, 0, kind)
 	}
 }
 
@@ -209,9 +221,10 @@ func (p *planner) summary() Moves {
 		}
 	}
 	if len(unwell) > 0 || m.Joining {
-		m.Waiting[Balances] = p.layout.uneven()
+		p.uneven = p.layout.uneven()
 	}
-	if m.Waiting[Balances] > 0 {
+	m.Waiting[Balances] += p.uneven
+	if p.uneven > 0 {
 		m.Awaited = append(m.Awaited, unwell...)
 		slices.Sort(m.Awaited)
 		m.Awaited = slices.Compact(m.Awaited)

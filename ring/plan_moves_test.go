@@ -237,6 +237,46 @@ func TestMoreReplicasSayWhatTheyWaitFor(t *testing.T) {
 	tw.rest()
 }
 
+// TestFewerReplicasAreNoRepairs: a replica that is one too many is no repair, neither while rows get
+// rid of it nor while they wait for that. It is one where its node is lost, and a drain where that is
+// drained.
+func TestFewerReplicasAreNoRepairs(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(m *movingCluster)
+		as     []MoveKind
+	}{
+		{"all are up", func(*movingCluster) {}, []MoveKind{Balances}},
+		{"one drains", func(m *movingCluster) { m.drain(5) }, []MoveKind{Balances, Drains}},
+		{"one is lost", func(m *movingCluster) { m.down[5] = m.nowMs - defaultReplaceAfterMs }, []MoveKind{Balances, Repairs}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMovingCluster(t, 256, 5, func(int) int64 { return 200e6 })
+			c.change(m)
+			for _, replicas := range []int{3, 1} {
+				m.do(Command{Verb: SetReplicas, Replicas: replicas})
+				seen, waited := [MoveKinds]int{}, 0
+				for idle := false; !idle; idle = m.turn() {
+					_, moves := Plan(m.s.View(), m.facts(), &m.rings)
+					for kind := range MoveKinds {
+						seen[kind] += moves.UnderWay[kind] + moves.Waiting[kind]
+						waited += moves.Waiting[kind]
+					}
+				}
+				for kind := range MoveKinds {
+					// The node that is lost or drains has nothing left after the first time.
+					if want := slices.Contains(c.as, kind) && (kind == Balances || replicas == 3); want != (seen[kind] > 0) {
+						t.Errorf("%d replicas: moves by kind %v", replicas, seen)
+					}
+				}
+				if waited == 0 {
+					t.Errorf("%d replicas: nothing waits for room", replicas)
+				}
+			}
+		})
+	}
+}
+
 // TestRepairsComeFirst: nodes join and are filled with large shards when two others are lost. The
 // next plan begins to replace replicas of both, those of the shards first that have lost two, as if
 // nothing else moved; and while repairs wait for a node, nothing else begins there.

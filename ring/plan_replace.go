@@ -92,7 +92,8 @@ func (p *planner) shrink() {
 			continue
 		}
 		if from := p.surplus(nodes); from != 0 {
-			p.drop(i, from, Repairs)
+			row := &p.view.Rows[i+1]
+			p.drop(i, from, p.whyLeaves(row.Group, row.Replicas, from))
 		}
 	}
 }
