@@ -69,6 +69,10 @@ type ShardsNeed struct {
 	MemoryBytes  int64 `json:"memory_bytes"`         // of a node, while it divides a shard
 	LastingBytes int64 `json:"lasting_memory_bytes"` // of memory, that each node's new shards take themselves
 	Moves        int   `json:"moves"`                // replicas that go to other nodes afterwards
+	// WaitsFor is what it would wait for as things are, as in Resharding, and Shard before which
+	// shard. Empty and 0: for nothing unusual.
+	WaitsFor string `json:"waits_for"`
+	Shard    int    `json:"shard"`
 }
 
 // Upgrade is an upgrade of the nodes to a release with a higher feature level that is not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -117,7 +118,25 @@ func TestLowDiskShows(t *testing.T) {
 	until(t, "the node serves", func() bool { return n.AwaitReady(ctx) })
 	r := &running{t: t, node: n, base: "http://" + n.Addr()}
 	r.awaitBody(200, "/v1/cluster", `"low_disk":true`)
+	if got := r.must(200, "POST", "/v1/cluster/shards?dry_run=true", `{"shards":2}`); !strings.Contains(got, `"waits_for":"disk"`) || !strings.Contains(got, `"shard":1`) {
+		t.Errorf("a growth would wait for room on the disk: %s", got)
+	}
 	r.must(503, "POST", "/v1/topics/orders/timers", `{"delay":"1h","callback":{"url":"http://127.0.0.1:1/"}}`)
+}
+
+// TestDryRunOfAGrowthNamesTheLackOfMemory as the growth does once it is asked for.
+func TestDryRunOfAGrowthNamesTheLackOfMemory(t *testing.T) {
+	n := start(t, t.TempDir(), func(c *Config) { c.MemoryLimit = 256 << 20 })
+	dryRun := func() string { return n.must(200, "POST", "/v1/cluster/shards?dry_run=true", `{"shards":8}`) }
+	if got := dryRun(); strings.Contains(got, "waits_for") {
+		t.Errorf("with memory to spare: %s", got)
+	}
+	full := make([]byte, 128<<20)
+	runtime.GC() // the collector's figure is what a node goes by
+	until(t, "the node lacks memory", func() bool { return strings.Contains(dryRun(), `"waits_for":"memory","shard":1`) })
+	n.must(202, "POST", "/v1/cluster/shards", `{"shards":8}`)
+	n.awaitBody(200, "/v1/cluster", `"waits_for":"memory"`)
+	runtime.KeepAlive(full)
 }
 
 // A node by itself is a healthy cluster of one, which cannot be drained or removed.

@@ -21,17 +21,60 @@ func (c *core) growth() *backend.ReshardingView {
 	}
 	v := &backend.ReshardingView{From: r.From, To: r.To, Done: r.Done, Shard: r.Shard}
 	row, _ := c.member.State.Row(r.Shard)
-	switch {
-	case shardState(&row, lead{node: c.member.SeenLeaders()[r.Shard]}, c.peers()) == backend.ShardNoQuorum:
-		v.WaitsFor = backend.WaitsForMajority
-	case !row.Settled && !r.Dividing:
-		v.WaitsFor = backend.WaitsForMove
-	case slices.ContainsFunc(c.host.LowDisks(), func(low timer.LowDiskError) bool { return row.Names(low.Node) }):
-		v.WaitsFor = backend.WaitsForDisk
-	case c.host.MemoryTight() && row.Names(c.member.ID()), slices.ContainsFunc(c.member.Tight(), row.Names):
-		v.WaitsFor = backend.WaitsForMemory
-	}
+	limits := c.growthLimits()
+	v.WaitsFor = limits.wait(&row, r.Dividing)
 	return v
+}
+
+// growthLimits is what a shard waits for before it is divided, as this node sees it.
+type growthLimits struct {
+	leaders map[timer.ShardID]uint64
+	peers   peers
+	lowDisk []timer.LowDiskError
+	tight   []uint64 // nodes whose memory is
+}
+
+func (c *core) growthLimits() growthLimits {
+	l := growthLimits{leaders: c.member.SeenLeaders(), peers: c.peers(), lowDisk: c.host.LowDisks(), tight: c.member.Tight()}
+	if c.host.MemoryTight() {
+		l.tight = append(l.tight, c.member.ID())
+	}
+	return l
+}
+
+// wait is why a shard is not divided now; "": nothing is unusual. dividing: it has begun.
+func (l *growthLimits) wait(row *ring.Assignment, dividing bool) backend.ReshardingWait {
+	switch {
+	case shardState(row, lead{node: l.leaders[row.Group]}, l.peers) == backend.ShardNoQuorum:
+		return backend.WaitsForMajority
+	case !row.Settled && !dividing:
+		return backend.WaitsForMove
+	case slices.ContainsFunc(l.lowDisk, func(low timer.LowDiskError) bool { return row.Names(low.Node) }):
+		return backend.WaitsForDisk
+	case slices.ContainsFunc(l.tight, row.Names):
+		return backend.WaitsForMemory
+	default:
+		return ""
+	}
+}
+
+// expectedWait is for what a growth would wait as things are, and at which shard; "": for nothing.
+// Most moves end soon, so that another reason is preferred.
+func (c *core) expectedWait() (why backend.ReshardingWait, shard timer.ShardID) {
+	limits := c.growthLimits()
+	for _, row := range c.member.State.Rows() {
+		if row.Group == ring.MetaGroup {
+			continue
+		}
+		switch wait := limits.wait(&row, false); {
+		case wait == "":
+		case wait != backend.WaitsForMove:
+			return wait, row.Group
+		case why == "":
+			why, shard = wait, row.Group
+		}
+	}
+	return why, shard
 }
 
 // grown is the growth of the number of shards as the feed shows it.
@@ -88,6 +131,7 @@ func (s shownCluster) PreviewShards(ctx context.Context, shards int) (backend.Gr
 	}
 	each := s.core.host.Stats().Memory.Tables / max(here, 1)
 	needs := backend.GrowthNeeds{MemoryBytes: each, Moves: moves, Bytes: int64(moves) * each * int64(now) / int64(shards)}
+	needs.WaitsFor, needs.Shard = s.core.expectedWait()
 	needs.LastingBytes = int64(replicas) * int64(shards-now) / int64(now) * (shardMemory + each/handlesShare) / int64(len(nodes))
 	for n := now; n < shards; n *= 2 { // in each doubling every replica writes half of what it has
 		needs.Bytes += int64(replicas) * each / 2

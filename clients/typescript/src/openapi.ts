@@ -900,7 +900,7 @@ export interface paths {
          *     It goes on by itself after a crash, and there is no way back to fewer.
          *
          *     Refused (422 `bad_shards`) unless it is 2, 4, 8, … times the present number and at most 4,096; 409 `busy` while the number grows already.
-         *     With `dry_run=true` nothing is changed, and the answer is what it would need, about.
+         *     With `dry_run=true` nothing is changed, and the answer is what it would need, about, and what it would wait for.
          */
         post: operations["setShards"];
         delete?: never;
@@ -2076,6 +2076,13 @@ export interface components {
             lasting_memory_bytes: number;
             /** @description Replicas that go to other nodes afterwards. */
             moves: number;
+            /**
+             * @description What the growth would wait for as things are, as in Resharding. Left out where nothing is unusual.
+             * @enum {string}
+             */
+            waits_for?: "majority" | "move" | "disk" | "memory";
+            /** @description Before which it would wait. Left out without waits_for. */
+            shard?: number;
         };
         /** @description A growth of the number of shards that goes on. Left out otherwise. */
         Resharding: {

@@ -15,7 +15,7 @@ import (
 type shardsCmd struct {
 	Number int  `arg:"" type:"count" help:"The new number: the present one times 2, 4, 8, …; at most 4096. There is no way back to fewer."`
 	Wait   bool `help:"Wait until it is done, also while nodes start again; shows how far it is."`
-	DryRun bool `help:"Change nothing; print the bytes, memory and moves that it needs, roughly."`
+	DryRun bool `help:"Change nothing; print the bytes, memory and moves that it needs, roughly, and what it would wait for."`
 }
 
 func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -25,6 +25,9 @@ func (s *shardsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return ctl.show(term, r, reading(func(need *client.ShardsNeed) error {
 			_, err := fmt.Fprintf(term.Out, "bytes written and sent, by all nodes: %d\nmemory of a node while it divides a shard: %d\nmemory of each node from then on, for the new shards themselves: %d\nreplicas that move afterwards: %d\n",
 				need.Bytes, need.MemoryBytes, need.LastingBytes, need.Moves)
+			if err == nil && need.WaitsFor != "" {
+				_, err = fmt.Fprintf(term.Out, "it would wait: %s\n", growthWait(need.WaitsFor, need.Shard))
+			}
 			return err
 		}))
 	}
@@ -114,18 +117,24 @@ func (s *shardsCmd) progress(a *client.Cluster) (string, error) {
 // growth is how far the number of shards has grown, and what that waits for.
 func growth(r *client.Resharding) string {
 	text := fmt.Sprintf("%d of %d new shards", r.Done, r.To-r.From)
-	switch r.WaitsFor {
-	case "":
-	case "majority":
-		text += fmt.Sprintf("; shard %d has lost most of its replicas", r.Shard)
-	case "move":
-		text += fmt.Sprintf("; the replicas of shard %d are being changed", r.Shard)
-	case "disk":
-		text += fmt.Sprintf("; the disk of a node with a replica of shard %d is almost full", r.Shard)
-	case "memory":
-		text += fmt.Sprintf("; a node with a replica of shard %d has almost used its memory: raise its --memory-limit", r.Shard)
-	default:
-		text += "; it waits for " + r.WaitsFor
+	if r.WaitsFor != "" {
+		text += "; " + growthWait(r.WaitsFor, r.Shard)
 	}
 	return text
+}
+
+// growthWait is why a growth does not go on at a shard.
+func growthWait(why string, shard int) string {
+	switch why {
+	case "majority":
+		return fmt.Sprintf("shard %d has lost most of its replicas", shard)
+	case "move":
+		return fmt.Sprintf("the replicas of shard %d are being changed", shard)
+	case "disk":
+		return fmt.Sprintf("the disk of a node with a replica of shard %d is almost full", shard)
+	case "memory":
+		return fmt.Sprintf("a node with a replica of shard %d has almost used its memory: raise its --memory-limit", shard)
+	default:
+		return "it waits for " + why
+	}
 }

@@ -117,6 +117,9 @@ type GrowthNeeds struct {
 	MemoryBytes  int64 `json:"memory_bytes"`         // of a node, while it divides a shard
 	LastingBytes int64 `json:"lasting_memory_bytes"` // of memory, that each node's new shards take themselves
 	Moves        int   `json:"moves"`                // replicas that go to other nodes afterwards
+	// For what it would wait as things are, and at which shard; empty: for nothing.
+	WaitsFor ReshardingWait `json:"waits_for,omitzero"`
+	Shard    timer.ShardID  `json:"shard,omitzero"`
 }
 
 // UpgradeView is an upgrade that is not finalized.

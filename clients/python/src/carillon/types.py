@@ -1126,7 +1126,7 @@ class ShardsWish(TypedDict):
     shards: int
 
 
-class ShardsNeed(TypedDict):
+class _ShardsNeed(TypedDict):
     bytes: int
     """That the nodes write and send, all together."""
     memory_bytes: int
@@ -1135,6 +1135,13 @@ class ShardsNeed(TypedDict):
     """Of each node, from then on: what the new shards take themselves, besides their timers."""
     moves: int
     """Replicas that go to other nodes afterwards."""
+
+
+class ShardsNeed(_ShardsNeed, total=False):
+    waits_for: Literal["majority", "move", "disk", "memory"]
+    """What the growth would wait for as things are, as in Resharding. Left out where nothing is unusual."""
+    shard: int
+    """Before which it would wait. Left out without waits_for."""
 
 
 Resharding = TypedDict(

@@ -68,7 +68,7 @@ function MoreShards({ total, again }) {
   const wish = (form) => ({ shards: Number(form.get("shards")) });
   const preview = async (form) => {
     const need = await call("POST", "/v1/cluster/shards?dry_run=true", wish(form));
-    return html`This writes and sends about ${size(need.bytes)}. A node needs ${size(need.memory_bytes)} of memory while it divides a shard, and the new shards take ${size(need.lasting_memory_bytes)} of each node for good. Afterwards, ${many(need.moves, "replica moves", "replicas move")}.`;
+    return html`This writes and sends about ${size(need.bytes)}. A node needs ${size(need.memory_bytes)} of memory while it divides a shard, and the new shards take ${size(need.lasting_memory_bytes)} of each node for good. Afterwards, ${many(need.moves, "replica moves", "replicas move")}.${need.waits_for ? html` <b>It would wait for shard ${need.shard}: ${growthWaits[need.waits_for] || need.waits_for}.</b>` : ""}`;
   };
   const grow = async (form) => { const r = await call("POST", "/v1/cluster/shards", wish(form)); say(`The number of shards grows to ${num(r.shards)}.`); again(); };
   const sizes = [];
