@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -27,6 +28,50 @@ var exportedTopic = []struct {
 	{args: []string{"topics", "pause", "orders"}},
 	{args: []string{"add", "orders", "--id", "e", "--at", "1971-01-01T00:00:00Z"}},
 	{args: []string{"topics", "set", "orders", "if_late=reject"}},
+}
+
+// TestDryRunOfAnImportFindsPayloadsThatAreTooLarge, as the import does, and names the first of them.
+func TestDryRunOfAnImportFindsPayloadsThatAreTooLarge(t *testing.T) {
+	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
+	const most = 256 << 10
+	quoted := func(n int) string { return `"payload":"` + strings.Repeat("x", n-2) + `"` }
+	coded := func(n int) string {
+		return `"payload_base64":"` + base64.StdEncoding.EncodeToString(make([]byte, n)) + `"`
+	}
+	for _, c := range []struct {
+		name     string
+		payloads []string
+		first    string // that is refused
+		refused  int
+	}{
+		{"none", []string{quoted(most), coded(most)}, "", 0},
+		{"one", []string{quoted(most), quoted(most + 1)}, "t1", 1},
+		{"coded", []string{coded(most + 1), coded(most + 2), coded(5)}, "t0", 2},
+	} {
+		file := `{"export":{"version":1,"topic":"` + c.name + `","policy":{}}}` + "\n"
+		for i, payload := range c.payloads {
+			file += fmt.Sprintf(`{"id":"t%d","at_ms":2000000000000,"callback":{"url":"http://127.0.0.1:9/"},%s}`, i, payload) + "\n"
+		}
+		file += fmt.Sprintf(`{"end":{"timers":%d}}`, len(c.payloads)) + "\n"
+		run := ctlAt(t, url)
+		dry, dryJSON, real := run(file, "import", "-", "--dry-run"), run(file, "import", "-", "--dry-run", "--json"), run(file, "import", "-")
+		if c.refused == 0 {
+			if dry.code != exitOK || real.code != exitOK || strings.Contains(dryJSON.out, "refused") {
+				t.Errorf("%s: %+v, %+v", c.name, dry, real)
+			}
+			continue
+		}
+		count := fmt.Sprintf("%d of %d timers", c.refused, len(c.payloads))
+		if dry.code != exitFailure || !strings.Contains(dry.err, count+" would not be imported") || !strings.Contains(dry.err, "the first is that of "+c.first+";") || strings.Contains(dry.out, "good") {
+			t.Errorf("%s: dry run: %+v", c.name, dry)
+		}
+		if want := fmt.Sprintf(`"refused":%d`, c.refused); dryJSON.code != exitFailure || !strings.Contains(dryJSON.out, want) {
+			t.Errorf("%s: %+v lacks %s", c.name, dryJSON, want)
+		}
+		if real.code != exitFailure || !strings.Contains(real.err, count+" were not imported") {
+			t.Errorf("%s: import: exit %d, %s", c.name, real.code, real.err)
+		}
+	}
 }
 
 // The file that export writes and import reads is the same to the byte, and a second import adds

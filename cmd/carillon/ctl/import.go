@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/transport/api/web"
 )
 
 type importCmd struct {
@@ -46,8 +48,14 @@ func (i *importCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		o := &object{}
 		o.set("timers", check.timers)
 		o.set("topics", check.topics)
+		if check.tooLarge > 0 {
+			o.set("refused", check.tooLarge)
+		}
 		o.set("dry_run", true)
-		return printJSON(term.Out, o.bytes())
+		return cmp.Or(printJSON(term.Out, o.bytes()), check.refused())
+	}
+	if err := check.refused(); i.DryRun && err != nil {
+		return err
 	}
 	if i.DryRun {
 		_, err := fmt.Fprintf(term.Out, "good: %s of %s; nothing was changed\n%s",
@@ -182,12 +190,24 @@ func readAdd(line []byte) (*importedAdd, error) {
 	return add, nil
 }
 
+// payloadBytes is how long the payload is as it is delivered.
+func (a *importedAdd) payloadBytes() int {
+	coded := a.fields["payload_base64"]
+	if coded == nil {
+		return len(a.fields["payload"])
+	}
+	return base64.RawStdEncoding.DecodedLen(len(bytes.TrimRight(bytes.Trim(coded, `"`), "=")))
+}
+
 // importCheck only counts, and keeps samples.
 type importCheck struct {
 	ctl                             *Command
 	topics, timers, hidden, counted int
 	// A topic that is not there, whose policy lacks its secrets.
 	bare string
+	// Timers whose payloads no node takes, and the first of them.
+	tooLarge      int
+	firstTooLarge string
 
 	// The topic that is being read, its timers so far, and the first of them.
 	name    string
@@ -234,5 +254,18 @@ func (c *importCheck) timer(add *importedAdd) error {
 	if endsByCount(add.fields["repeat"]) {
 		c.counted++
 	}
+	if add.payloadBytes() > web.DefaultLimits().PayloadBytes {
+		c.tooLarge++
+		c.firstTooLarge = cmp.Or(c.firstTooLarge, add.id)
+	}
 	return nil
+}
+
+// refused is what an import would end with, as far as the file shows it; nil: with success.
+func (c *importCheck) refused() error {
+	if c.tooLarge == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d timers would not be imported, as payloads are over %d bytes; the first is that of %s; nothing was changed",
+		c.tooLarge, c.timers, web.DefaultLimits().PayloadBytes, printable(c.firstTooLarge))
 }
