@@ -60,7 +60,7 @@ function Growth({ growth: r }) {
 // What moves between nodes, and what waits and why.
 function Moves({ moves: m }) {
   const why = m.at_limit ? `${m.at_limit.join(", ")} cannot send or receive more at once` : m.waits_for ? `${m.waits_for.join(", ")} must recover or be replaced first` : "a node has just joined, and more may follow";
-  return html`<p class="notice" role="status">${many(m.under_way, "replica is", "replicas are")} moving between nodes${m.bytes ? ` (${size(m.bytes)})` : ""}.
+  return html`<p class="notice" role="status">${many(m.under_way, "replica is", "replicas are")} moving between nodes or being removed${m.bytes ? ` (${size(m.bytes)})` : ""}.
     ${m.waiting ? html` ${many(m.waiting, "move waits", "moves wait")}: ${why}.` : ""}${m.repairs ? html` ${num(m.repairs)} of them replace missing replicas.` : ""}</p>`;
 }
 
