@@ -340,6 +340,16 @@ func TestWindowInAnUnknownZone(t *testing.T) {
 	r.add("a", 0)
 	r.pass(10 * time.Second)
 	r.want("")
+	r.topic(1, func(p *timer.Policy) { p.Pull, p.Window = true, &timer.Window{Zone: "Asia/Tokyo"} })
+	for range 100 {
+		r.pass(time.Millisecond)
+		if got := r.pull(1, 1); got != nil {
+			t.Fatalf("pulled %v", got)
+		}
+	}
+	if n := r.Scheduler.windows.shut.len(); n > 2 {
+		t.Errorf("the topic waits %d times for its window", n)
+	}
 }
 
 // TestWindowAcrossAClockSetBack: a topic whose window was shut by a clock that was ahead has its turn

@@ -57,7 +57,11 @@ func (tw *topicWindows) inWindow(q *topicQueue) (open bool, untilMs int64) {
 	}
 	switch {
 	case w.hours == nil:
-		return false, now + zoneRetry.Milliseconds()
+		untilMs = now + zoneRetry.Milliseconds()
+		if q.windowMs > now { // so long is being waited already
+			untilMs = min(untilMs, q.windowMs)
+		}
+		return false, untilMs
 	case now < w.fromMs || now >= w.untilMs:
 		w.open, w.untilMs = w.hours.Open(now)
 		w.fromMs = now
