@@ -113,8 +113,9 @@ func (c *Calendar) rule(key ruleKey) *rule {
 const MissedAfterMs = 10_000
 
 // Coming returns the due times of a series that are to come, at most n, as if all calls were on
-// time from now on. The pending occurrence is the first of them, late or not.
-func (c *Calendar) Coming(t *timer.Timer, nowMs int64, n int) []int64 {
+// time from now on. The pending occurrence is the first of them, late or not. waits is why it is not
+// called.
+func (c *Calendar) Coming(t *timer.Timer, waits timer.WaitCause, nowMs int64, n int) []int64 {
 	out := []int64{}
 	p, due := t.Repeat, t.DueMs
 	if p == nil || t.Occurrence == 0 || t.State.Over() {
@@ -128,7 +129,8 @@ func (c *Calendar) Coming(t *timer.Timer, nowMs int64, n int) []int64 {
 		}
 		n = min(n, left)
 	}
-	skipped := p.CatchUp == timer.CatchUpSkip && t.Attempts == 0 && nowMs-due > MissedAfterMs
+	kept := waits == timer.WaitSpread || waits == timer.WaitWindow || waits == timer.WaitBatch
+	skipped := p.CatchUp == timer.CatchUpSkip && t.Attempts == 0 && nowMs-due > MissedAfterMs && !kept
 	if !running && !skipped && n > 0 { // it may be due at 0, which means none of those that follow
 		out = append(out, due)
 	}

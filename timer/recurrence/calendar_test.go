@@ -103,7 +103,7 @@ func TestComing(t *testing.T) {
 				x.edit(v)
 			}
 			var c Calendar
-			got := c.Coming(v, x.now*minute, x.n)
+			got := c.Coming(v, timer.NoWait, x.now*minute, x.n)
 			for i := range got {
 				got[i] /= minute
 			}
@@ -113,8 +113,14 @@ func TestComing(t *testing.T) {
 		}
 	}
 	var c Calendar
+	late := &timer.Timer{State: timer.Scheduled, Occurrence: 1, Spec: timer.Spec{DueMs: 10 * minute, Repeat: &timer.Repeat{EveryMs: 10 * minute, CatchUp: timer.CatchUpSkip}}}
+	for wait, first := range map[timer.WaitCause]int64{timer.WaitWindow: 10, timer.WaitSpread: 10, timer.WaitBatch: 10, timer.WaitPaused: 50} {
+		if got := c.Coming(late, wait, 45*minute, 1); !slices.Equal(got, []int64{first * minute}) {
+			t.Errorf("one that waits for its %s: %v, want %d", wait, got, first*minute)
+		}
+	}
 	v := &timer.Timer{State: timer.Scheduled, Occurrence: 1, Spec: timer.Spec{DueMs: 1_798_761_600_000, Repeat: &timer.Repeat{Cron: "0 0 29 2 *", Zone: "Europe/Berlin"}}}
-	if got := c.Coming(v, 0, 100); len(got) != 100 {
+	if got := c.Coming(v, timer.NoWait, 0, 100); len(got) != 100 {
 		t.Errorf("%d of a hundred leap days", len(got))
 	}
 }

@@ -31,15 +31,15 @@ func answerPreview(rq *web.Request, in *timerRequest, topic *timer.Topic, res *t
 	w := NewWriter(topic)
 	w.preview, w.merged, w.lateMs = true, res.Code == timer.Merged, in.lateMs(res, rq.NowMs())
 	w.unnamed = in.unnamed && !topic.Policy.ByContent
-	return rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, ShownTimes))
+	return rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, timer.NoWait, ShownTimes))
 }
 
-func appendNext(rq *web.Request, b []byte, t *timer.Timer, n int) []byte {
+func appendNext(rq *web.Request, b []byte, t *timer.Timer, waits timer.WaitCause, n int) []byte {
 	if n == 0 || t.Repeat == nil {
 		return b
 	}
 	var calendar recurrence.Calendar
-	times := calendar.Coming(t, rq.NowMs(), n)
+	times := calendar.Coming(t, waits, rq.NowMs(), n)
 	o := web.Object{B: b[:len(b)-1], Begun: true}
 	o.List("next", len(times), func(b []byte, i int) []byte { return append(web.AppendInstant(append(b, '"'), times[i]), '"') })
 	o.Integers("next_ms", times)

@@ -133,7 +133,7 @@ func Read(rq *web.Request) *web.Problem {
 	if len(pr.Attempts) > 0 {
 		b = appendAttemptLog(b, found, pr.Attempts)
 	}
-	return rq.JSON(200, appendNext(rq, b, found, next))
+	return rq.JSON(200, appendNext(rq, b, found, pr.Wait.For, next))
 }
 
 func setETag(rq *web.Request, t *timer.Timer) {
