@@ -272,6 +272,35 @@ func TestSpreadChanges(t *testing.T) {
 	}
 }
 
+// TestNewContentKeepsTheSpread: a timer that waits for its spread counts so when only its content is
+// changed, and follows a policy with another spread.
+func TestNewContentKeepsTheSpread(t *testing.T) {
+	for name, rule := range map[string]timer.Merge{"replace": timer.MergeReplace, "collect": timer.MergeCollect} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, func(p *timer.Policy) { p.SpreadMs = 3_600_000 })
+			dueMs := r.now.WallMs
+			for n := range 3 {
+				got := r.command(timer.Command{Kind: timer.Add, ID: "a", Merge: rule, Content: uint64(n), Spec: &timer.Spec{
+					DueMs: dueMs, Payload: []byte{'0' + byte(n)}, PayloadKind: timer.JSONPayload, Collect: &timer.Collect{},
+				}})
+				if want := []timer.Code{timer.Created, timer.Merged}[min(n, 1)]; got.Code != want {
+					t.Fatalf("add %d: %v, want %v", n, got.Code, want)
+				}
+				r.turn()
+				r.counted("spread 1 ")
+			}
+			for range 5 {
+				r.Sweep()
+				r.turn()
+			}
+			r.topic(1, func(*timer.Policy) {})
+			r.pass(100 * time.Millisecond)
+			r.want("a")
+		})
+	}
+}
+
 // TestTurnEnds: a turn whose time is over leaves the rest to the next one, and none is forgotten.
 func TestTurnEnds(t *testing.T) {
 	r := newReplica(t)

@@ -11,6 +11,9 @@ import (
 // popped is false, nothing was popped from the wheel, and its content must match exactly. Audit
 // takes time in proportion to the table. It is for tests, simulation and diagnosis.
 func (t *Table) Audit(popped bool) error {
+	if len(t.updates) > 0 {
+		return fmt.Errorf("shard: audit: %d updates are open", len(t.updates))
+	}
 	var slots, blobs uint64
 	var totals [timer.Cancelled + 1]int64
 	rows := make([]topicRow, len(t.topics.rows))

@@ -24,6 +24,7 @@ func (l *loader) finish() {
 	ids := t.ids.Fill(int(t.slots.High)-t.slots.Unused, l.sameID)
 	for h := timer.Handle(1); h <= t.slots.High && l.err == nil; h++ {
 		s := t.slots.At(h)
+		t.updates = append(t.updates, openUpdate{})
 		if s.State() != 0 {
 			l.enter(ids, h, s)
 			t.place(h, s)

@@ -75,9 +75,10 @@ func (t *timers) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle 
 // setLink changes a timer's place. The timer must have no open update. It waits as before, unless it
 // is let go.
 func (u *updater) setLink(h timer.Handle, l link) {
-	w := &u.wheelWaits
-	waits, spread := w.counted.has(h) && u.chains[h].behind == l.behind, w.spread.has(h)
 	s := u.beginUpdate(h)
+	if u.chains[h].behind != l.behind {
+		u.updates[len(u.updates)-1].waited = false
+	}
 	if l.of == nil {
 		u.chains = without(u.chains, &u.chainRoom, h)
 	} else {
@@ -85,9 +86,6 @@ func (u *updater) setLink(h timer.Handle, l link) {
 	}
 	s.Mark(slab.ChainMark, l.of != nil)
 	u.endUpdate(h, s)
-	if waits {
-		u.setWait(h, s, spread)
-	}
 }
 
 // supersede makes the id name the new timer h, which is not in the index, instead of old.

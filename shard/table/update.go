@@ -19,8 +19,16 @@ type updater struct {
 	deadReplaced int    // see TakeDeadReplaced; not replicated
 	snap         *Snapshot
 
-	moving bool         // MoveContents has slots to visit; not replicated
-	moved  timer.Handle // the last one that it has visited; not replicated
+	updates []openUpdate // that are open; the innermost is the last; not replicated
+	moving  bool         // MoveContents has slots to visit; not replicated
+	moved   timer.Handle // the last one that it has visited; not replicated
+}
+
+// openUpdate is how a timer waited in the wheel as its update began. It waits so afterwards, unless
+// a transition has moved it.
+type openUpdate struct {
+	rev            uint32
+	waited, spread bool
 }
 
 // beginUpdate opens the update of a slot that is or was in use; endUpdate closes it. A snapshot in
@@ -33,6 +41,7 @@ func (u *updater) beginUpdate(h timer.Handle) *slab.Slot {
 	s := u.slots.At(h)
 	u.slotSum -= u.slotHash(h, s)
 	u.countSlot(h, s, -1)
+	u.updates = append(u.updates, openUpdate{s.Rev, u.wheelWaits.counted.has(h), u.wheelWaits.spread.has(h)})
 	u.uncountWait(h)
 	return s
 }
@@ -40,6 +49,12 @@ func (u *updater) beginUpdate(h timer.Handle) *slab.Slot {
 func (u *updater) endUpdate(h timer.Handle, s *slab.Slot) {
 	u.slotSum += u.slotHash(h, s)
 	u.countSlot(h, s, +1)
+	last := len(u.updates) - 1
+	o := u.updates[last]
+	if u.updates = u.updates[:last]; o.waited && o.rev == s.Rev {
+		u.setWait(h, s, o.spread)
+		return
+	}
 	u.countWait(h, s)
 }
 
@@ -66,6 +81,8 @@ func (u *updater) countSlot(h timer.Handle, s *slab.Slot, by int64) {
 func (u *updater) newSlot() (timer.Handle, *slab.Slot) {
 	if h := u.slots.Free; h != 0 {
 		u.beginUpdate(h)
+	} else {
+		u.updates = append(u.updates, openUpdate{})
 	}
 	return u.slots.Take()
 }
