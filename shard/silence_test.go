@@ -5,6 +5,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/shard/table"
 )
 
 // follows makes the harness a follower of node 8 in its shard and in the meta group.
@@ -62,6 +64,34 @@ func TestStoppedFollowerStandsForNothing(t *testing.T) {
 		}
 		if n := c.count(pb.MsgPreVote); n > 0 {
 			t.Errorf("%d votes are asked for", n)
+		}
+		r.abort()
+	}
+}
+
+// TestCandidateThatEnds: a group whose candidate ends with this replica's vote, and before it leads,
+// elects another at once. So ends a node that is stopped just when a leadership is handed to it.
+func TestCandidateThatEnds(t *testing.T) {
+	for range 10 { // raft draws its time-outs
+		r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
+		c.follows()
+		for _, g := range r.host.all() {
+			status := g.raft.BasicStatus()
+			last := g.store.Last()
+			at, _ := g.store.Term(last)
+			c.send(g.shard, &pb.Message{Type: pb.MsgVote.Enum(), From: new(ReplicaID(9, 1)), To: new(g.id), Term: new(status.GetTerm() + 1),
+				Index: &last, LogTerm: &at, Context: []byte("CampaignTransfer")})
+		}
+		r.runIdle()
+		if n := c.count(pb.MsgVoteResp); n != len(r.host.all()) {
+			t.Fatalf("%d votes of %d are given", n, len(r.host.all()))
+		}
+		r.host.SeemsGone(table.NewIncarnation(9, 1))
+		r.pass(2 * candidacyEvery)
+		for _, g := range r.host.all() {
+			if !g.leader {
+				t.Errorf("group %d has no leader", g.shard)
+			}
 		}
 		r.abort()
 	}

@@ -108,11 +108,15 @@ func (e *election) begin(at, long, most time.Duration) {
 	e.at, e.gap, e.most, e.until, e.voting = max(1, at), candidacyGap, most, at+long, 0
 }
 
-// leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
-// that safe: a leader that lives and is followed by a majority still leads, and this follower finds
-// it again at its next heartbeat. Raft may have forgotten the leader already, by its own time-out.
+// leaderSeemsGone makes the group elect another leader at once if the node led it, or was about to:
+// no leader is known, and it has this replica's vote. Pre-votes keep that safe: a leader that lives
+// and is followed by a majority still leads, and this follower finds it again at its next heartbeat.
+// Raft may have forgotten the leader already, by its own time-out.
 func (e *election) leaderSeemsGone(r *replica, node uint64) {
-	if nodeOf(cmp.Or(r.raft.BasicStatus().Lead, e.last)) != node || r.raft.ForgetLeader() != nil {
+	status := r.raft.BasicStatus()
+	led := nodeOf(cmp.Or(status.Lead, e.last)) == node
+	stood := status.Lead == raft.None && nodeOf(status.GetVote()) == node
+	if !led && !stood || r.raft.ForgetLeader() != nil {
 		return
 	}
 	r.w.touch(r)
