@@ -96,3 +96,36 @@ func TestCandidateThatEnds(t *testing.T) {
 		r.abort()
 	}
 }
+
+// TestTransfereeEnds: a leadership is handed to a node that ends, at each step of the transfer. The
+// shard takes a timer soon after each.
+func TestTransfereeEnds(t *testing.T) {
+	const soon = 500 * time.Millisecond
+	led, ended := false, false
+	for at := 1; !ended; at++ {
+		inHostCluster(t, 3, func(c *hostCluster) {
+			c.takes(time.Second)
+			former := c.shard(0)
+			former.transfer.begin(former, ReplicaID(firstNode+1, 1))
+			former.w.touchNext(former)
+			steps := c.steps
+			c.after = func() {
+				if c.steps != steps+at {
+					return
+				}
+				led = led || c.shard(1).leader
+				c.crash(1)
+				for _, i := range []int{0, 2} {
+					c.hosts[i].host.SeemsGone(table.NewIncarnation(firstNode+1, 1))
+				}
+			}
+			for c.round() {
+			}
+			ended = c.steps < steps+at
+			c.takes(soon)
+		})
+	}
+	if !led {
+		t.Error("the transferee never led")
+	}
+}
