@@ -173,7 +173,7 @@ func (p *process) wire() error {
 			h.Nonce = p.nonce
 			return h
 		},
-		Address: p.self.AddressOf, Admit: p.self.Admit, Handler: peerHandler{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
+		Address: p.self.AddressOf, HeardAt: p.self.HeardAt, Admit: p.self.Admit, Handler: peerHandler{p}, Logger: p.log, TLS: tls, NodeName: p.self.NameOf,
 		BulkBytesPerSecond: ring.MoveRate,
 	}); err != nil {
 		return err

@@ -2,6 +2,7 @@ package member
 
 import (
 	"fmt"
+	"net"
 
 	"carillon/ring"
 	"carillon/transport/peer"
@@ -95,24 +96,39 @@ func (s *Self) NameOf(node uint64) string {
 	return ""
 }
 
-// AddressOf is where a node listens for its peers. Gossip learns of a change first; the cluster's
-// record is there without gossip.
-func (s *Self) AddressOf(node uint64) string {
+// AddressOf is where a node listens for its peers.
+func (s *Self) AddressOf(node uint64) string { return s.whereIs(node).Peer }
+
+// HeardAt is where a node listens for its peers if it does so where gossip reaches it: an IP,
+// which needs no name to be resolved. It is empty if there is no such address.
+func (s *Self) HeardAt(node uint64) string {
+	n := s.whereIs(node)
+	host, _, err := net.SplitHostPort(n.Gossip)
+	_, port, noPeer := net.SplitHostPort(n.Peer)
+	if err != nil || noPeer != nil {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// whereIs has a node's addresses. Gossip learns of a change first; the cluster's record is there
+// without gossip.
+func (s *Self) whereIs(node uint64) ring.Node {
 	for _, m := range s.gossip.List() {
 		if m.ID == node && m.State == ring.MemberAlive {
-			return m.Peer
+			return ring.Node{Peer: m.Peer, Gossip: m.Gossip}
 		}
 	}
 	if m := s.member.Load(); m != nil {
 		if n, ok := m.State.Node(node); ok && n.State != ring.NodeRemoved {
-			return n.Peer
+			return n
 		}
 	}
 	if n, ok := s.refreshedNode(node); ok {
-		return n.Peer
+		return n
 	}
 	n, _ := s.plannedNode(node)
-	return n.Peer
+	return n
 }
 
 func (s *Self) plannedNode(node uint64) (ring.Node, bool) {

@@ -15,6 +15,10 @@ type Config struct {
 	Self func() Hello
 	// Address is where a node listens now, as host:port; "" = unknown.
 	Address func(node uint64) string
+	// HeardAt is where gossip reaches the node, with the port of Address; "" = unknown. It serves
+	// where Address is a name that resolves to nothing, or to where nobody answers: a node that
+	// has just moved is in gossip before it is in every cache of names. nil: none is known.
+	HeardAt func(node uint64) string
 	// NodeName is a node's name for the log; "" = unknown. nil: none is known.
 	NodeName func(node uint64) string
 	// Admit reports whether a node may speak with us; both ends ask. It sees in h.Lane the purpose
@@ -83,6 +87,9 @@ func (c Config) withDefaults() Config {
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 3*time.Second)
 	c.BulkStall = cmp.Or(c.BulkStall, 30*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.HeardAt == nil {
+		c.HeardAt = func(uint64) string { return "" }
+	}
 	if c.Dial == nil {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			// No delay and keep-alive are Go's defaults.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -292,6 +293,41 @@ func TestRefusalThatPassesIsNoWarning(t *testing.T) {
 			if got := strings.Count(log.String(), "not connected"); got != warnings || refused < 3 {
 				t.Errorf("%v: %d warnings, want %d: %s", refusal, got, warnings, log.String())
 			}
+		})
+	}
+}
+
+// TestNameThatLeadsNowhere: a node whose name does not resolve, or resolves to where nobody answers,
+// is reached where it was heard. One whose name leads to it is never looked for there.
+func TestNameThatLeadsNowhere(t *testing.T) {
+	for what, fails := range map[string]error{"unresolved": &net.DNSError{Err: "no such host", IsNotFound: true}, "unanswered": syscall.ETIMEDOUT, "fine": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			m, heard := newMemory(), 0
+			a, b := memoryPair(t, m, func(c *Config) {
+				c.Address = func(node uint64) string { return []string{"", "a.example", "b.example"}[node] }
+				c.HeardAt = func(node uint64) string { return []string{"", "a", "b"}[node] }
+				c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+					name, named := strings.CutSuffix(addr, ".example")
+					if named && fails != nil {
+						return nil, fails
+					}
+					if !named {
+						heard++
+					}
+					return m.dial(ctx, name)
+				}
+			})
+			a.Send(2, []byte("x"))
+			for began := time.Now(); len(b.host.frames) == 0; <-time.After(50 * time.Millisecond) {
+				if a.Send(2, []byte("x")); time.Since(began) > 2*time.Second {
+					t.Fatalf("%s: nothing arrives", what)
+				}
+			}
+			if (heard > 0) != (fails != nil) {
+				t.Errorf("%s: %d times where it was heard", what, heard)
+			}
+			a.stop()
+			b.stop()
 		})
 	}
 }

@@ -28,7 +28,8 @@ type peer struct {
 	hinted  bool     // SeemsGone was called for process since addr last took a connection
 	refusal refusals
 
-	refusing atomic.Bool // refusal.count > 0
+	refusing   atomic.Bool // refusal.count > 0
+	unanswered atomic.Bool // nobody answered at its name: see connect
 }
 
 // process is one run of a node.
