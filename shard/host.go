@@ -175,7 +175,8 @@ type Host struct {
 	limits     *scheduler.Limits
 	waiters    sync.Pool // of *waiter whose calls have ended
 	refused    [refusals]atomic.Int64
-	zoneFaults sync.Map // names that were logged
+	zoneFaults sync.Map     // names that were logged
+	lostAt     atomic.Int64 // monotonic ns at which a lost majority was logged; 0: never
 	cordoned   atomic.Bool
 	manual     *idle.Finder // of a manual clock; nil: time passes by itself
 }

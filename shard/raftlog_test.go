@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3"
 )
@@ -44,4 +45,33 @@ func TestWhoIsNoVoterYetIsNoWarning(t *testing.T) {
 			t.Errorf("at level %v: %q", level, text)
 		}
 	}
+}
+
+// TestLostMajorityIsLoggedOnce: a node that hears from no other one loses all its leaderships, with
+// one warning a minute.
+func TestLostMajorityIsLoggedOnce(t *testing.T) {
+	var out bytes.Buffer
+	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+	for minute := range 2 {
+		c.mute = false
+		r.pass(lostEvery)
+		c.leads()
+		r.pass(5 * time.Second)
+		for _, g := range r.host.all() {
+			if !g.leader {
+				t.Fatalf("minute %d: group %d is not led here", minute, g.shard)
+			}
+		}
+		c.mute = true
+		r.pass(5 * time.Second)
+		for _, g := range r.host.all() {
+			if g.leader {
+				t.Fatalf("minute %d: group %d is still led", minute, g.shard)
+			}
+		}
+		if n := strings.Count(out.String(), "level=WARN"); n != minute+1 {
+			t.Errorf("%d warnings after %d losses:\n%s", n, minute+1, out.String())
+		}
+	}
+	r.abort()
 }

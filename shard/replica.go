@@ -261,6 +261,13 @@ type raftLogger struct {
 // later.
 const notYetVoter = "%x is unpromotable and can not campaign"
 
+// lostMajority is what raft warns of at each leader that hears from no majority. A node that is cut
+// off loses all of its leaderships at once, up to thousands: one line in lostEvery stands for all.
+const (
+	lostMajority = "%x stepped down to follower since quorum is not active"
+	lostEvery    = time.Minute
+)
+
 // replicaID matches a replica in raft's log lines.
 var replicaID = regexp.MustCompile(`\b[0-9a-f]{7,16}\b`)
 
@@ -296,8 +303,17 @@ func (l raftLogger) Infof(format string, v ...any) {
 }
 func (l raftLogger) Warning(v ...any) { l.log.Warn(fmt.Sprint(v...)) }
 func (l raftLogger) Warningf(format string, v ...any) {
-	if format == notYetVoter {
+	switch format {
+	case notYetVoter:
 		l.Infof(format, v...)
+		return
+	case lostMajority:
+		now := l.host.cfg.Clock.Mono()
+		if at := l.host.lostAt.Load(); at != 0 && now < time.Duration(at)+lostEvery || !l.host.lostAt.CompareAndSwap(at, int64(max(now, 1))) {
+			l.Infof(format, v...)
+			return
+		}
+		l.log.Warn("this node led a shard and hears from no majority of its replicas: it leads it no more, and perhaps others; see carillon ctl doctor")
 		return
 	}
 	l.log.Warn(l.named(fmt.Sprintf(format, v...)))
