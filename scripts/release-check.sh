@@ -75,6 +75,7 @@ checked[third-party-notices.txt]="names each module in the binaries; is in packa
 image=carillon-image-$number.tar
 mkdir "$work/layout" "$work/root"
 tar --extract --file "$image" --directory "$work/layout"
+has "$(cat "$work/layout/index.json")" "\"org.opencontainers.image.ref.name\":\"carillon:$number\"" "$image" # its name once it is loaded
 "$CRANE" registry serve --address 127.0.0.1:0 >"$work/registry.log" 2>&1 &
 pids+=($!)
 registry=127.0.0.1:$(await "$work/registry.log" 'port [0-9]+' | tr -dc 0-9)

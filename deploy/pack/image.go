@@ -47,7 +47,7 @@ func (b *imageBuild) write(file string) error {
 		all.Manifests = append(all.Manifests, d)
 	}
 	named := b.addJSON(oci.MediaTypeImageIndex, all)
-	named.Annotations = map[string]string{oci.AnnotationRefName: b.version}
+	named.Annotations = map[string]string{oci.AnnotationRefName: "carillon:" + b.version}
 	top, err := json.Marshal(oci.Index{Versioned: versioned, MediaType: oci.MediaTypeImageIndex, Manifests: []oci.Descriptor{named}})
 	if err != nil {
 		return err
