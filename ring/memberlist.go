@@ -68,19 +68,21 @@ func startGossip(ctx context.Context, c gossipConfig, events *Members) (*gossip,
 		return nil, err
 	}
 	port := transport.GetAutoBindPort()
-	advertise := ""
-	if c.advertise != "" {
-		a, err := resolveOne(ctx, net.JoinHostPort(c.advertise, strconv.Itoa(port)))
-		if err != nil {
-			closeUnread(transport)
-			return nil, fmt.Errorf("advertised address: %w", err)
-		}
-		advertise = a.Addr().String()
-	}
+	advertise, doubt := c.advertised(ctx, bind.Addr(), port)
 	ip, _, err := transport.FinalAdvertiseAddr(advertise, port)
+	if err == nil && bind.Addr().Is4() && ip.To4() == nil {
+		err = fmt.Errorf("%s is bound, and %s is the only private address here", bind, ip)
+	}
+	if err != nil && doubt != nil {
+		ip, err = machineAddress(bind.Addr())
+	}
 	if err != nil {
 		closeUnread(transport)
-		return nil, fmt.Errorf("find the address that other nodes reach (--advertise sets it): %w", err)
+		return nil, fmt.Errorf("find the address that other nodes reach (--advertise sets it): %w", errors.Join(err, doubt))
+	}
+	if doubt != nil {
+		events.queueNotice(notice{slog.LevelWarn, "advertise", "gossip: the name to advertise is no address of this machine here: others are told one that is",
+			[]any{"advertise", c.advertise, "told", ip.String(), "cause", doubt}})
 	}
 	g := &gossip{addr: net.JoinHostPort(ip.String(), strconv.Itoa(port))}
 	events.bound(g.addr)
@@ -222,6 +224,42 @@ func (g *gossip) shutdown() {
 	g.closed = true
 	g.cancel()
 	_ = g.list.Shutdown() // idempotent; its error is always nil
+}
+
+var errOwnName = errors.New("it resolves to loopback")
+
+// advertised is the IP of the name to advertise. It is empty, with the reason, for one that does not
+// resolve yet, as where names of containers are published once they run, and for one that is
+// loopback on its own machine, as Debian's /etc/hosts has it. The name itself goes to others as it
+// is.
+func (c gossipConfig) advertised(ctx context.Context, bind netip.Addr, port int) (ip string, doubt error) {
+	if c.advertise == "" {
+		return "", nil
+	}
+	a, err := resolveOne(ctx, net.JoinHostPort(c.advertise, strconv.Itoa(port)))
+	if err != nil {
+		return "", err
+	}
+	_, notIP := netip.ParseAddr(c.advertise)
+	if a.Addr().IsLoopback() && bind.IsUnspecified() && notIP != nil && c.advertise != "localhost" {
+		return "", errOwnName
+	}
+	return a.Addr().String(), nil
+}
+
+// machineAddress is the first address of this machine's interfaces of the family of bind, private or
+// not.
+func machineAddress(bind netip.Addr) (net.IP, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && (n.IP.To4() != nil) == bind.Is4() {
+			return n.IP, nil
+		}
+	}
+	return nil, errors.New("this machine has no address but loopback")
 }
 
 // boundTransport ends the dials and dialled connections of the library when its context ends; the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -383,6 +384,35 @@ func TestMembersBind(t *testing.T) {
 	host, _, err := net.SplitHostPort(p.Addr())
 	if err != nil || !net.ParseIP(host).IsLoopback() {
 		t.Fatalf("advertises %s: %v", p.Addr(), err)
+	}
+}
+
+// TestNameThatDoesNotResolveYet: a node whose own name does not resolve runs, and others are told the
+// address that it listens at.
+func TestNameThatDoesNotResolveYet(t *testing.T) {
+	v := newGossipNetwork(t)
+	a := v.start(Member{ID: 1}, func(c *MembersConfig) { c.Advertise = "nowhere.invalid" })
+	b := v.start(Member{ID: 2}, joining(a))
+	v.untilSees("1 2", b)
+	v.untilSees("1 2", a)
+	if host, _, _ := net.SplitHostPort(a.Addr()); host != "127.0.7.1" {
+		t.Errorf("told %s", a.Addr())
+	}
+	all, own := netip.IPv4Unspecified(), netip.MustParseAddr("127.0.7.1")
+	for _, tt := range []struct {
+		name string
+		bind netip.Addr
+		want string
+	}{{"localhost", all, "127.0.0.1"}, {"127.0.1.1", all, "127.0.1.1"}, {"LOCALHOST", all, ""}, {"LOCALHOST", own, "127.0.0.1"}, {"nowhere.invalid", own, ""}} {
+		ip, doubt := gossipConfig{advertise: tt.name}.advertised(t.Context(), tt.bind, 1)
+		if ip != tt.want && ip != "::1" || (doubt != nil) != (tt.want == "") {
+			t.Errorf("%s, bound to %s: %q, %v", tt.name, tt.bind, ip, doubt)
+		}
+	}
+	for _, bind := range []netip.Addr{all, netip.IPv6Unspecified()} {
+		if ip, err := machineAddress(bind); err == nil && ((ip.To4() != nil) != bind.Is4() || ip.IsLoopback()) {
+			t.Errorf("bound to %s: %s", bind, ip)
+		}
 	}
 }
 
