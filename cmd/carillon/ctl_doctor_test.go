@@ -158,6 +158,7 @@ func TestDoctor(t *testing.T) {
 		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},
 		{"a token without the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read"],"nodes":[`), goodMetrics, 200, 1, []string{"warning  topics      those that wait for a secrets key are not shown to this token, which lacks the scope cluster"}},
 		{"a token with the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read","cluster"],"nodes":[`), goodMetrics, 200, 0, []string{"50.3 GiB free"}},
+		{"a node that listens at all addresses is asked where it was reached", change(goodView, `"http":"HTTP"`, `"http":"[::]:1"`), goodMetrics, 200, 0, []string{"50.3 GiB free"}},
 		{"not ready", goodView, goodMetrics, 503, 2, []string{"problem  n1          is not ready", "shard 3 has no leader"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -228,8 +229,12 @@ func (c *Command) at(n *client.Node, path string) ([]byte, error) {
 	return body, alone.explain(err, false)
 }
 
-// addressOf is the URL of a node's API.
+// addressOf is the URL of a node's API. A node without others that listens at all addresses knows
+// none of its own: it is where it was reached.
 func (c *Command) addressOf(n *client.Node) string {
+	if at, err := netip.ParseAddrPort(n.HTTP); err == nil && at.Addr().IsUnspecified() {
+		return c.URL[0]
+	}
 	scheme, _, _ := strings.Cut(c.URL[0], "://")
 	return scheme + "://" + n.HTTP
 }
