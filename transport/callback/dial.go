@@ -72,7 +72,7 @@ func (p *Pool) resolve(ctx context.Context, k address.Key) (targets []netip.Addr
 	if addr, err := netip.ParseAddr(k.Host); err == nil {
 		return []netip.AddrPort{netip.AddrPortFrom(addr, k.Port)}, nil
 	}
-	addrs, err := p.config.Resolver.LookupNetIP(ctx, "ip", p.Policy().LookupName(k.Host))
+	addrs, err := p.lookUp(ctx, p.Policy().LookupName(k.Host))
 	policy := p.Policy()
 	if err != nil {
 		return nil, cmp.Or(policy.CheckPrivateName(k.Host), err)

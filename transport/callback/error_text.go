@@ -31,6 +31,8 @@ func fault(err error) string {
 	var op *net.OpError
 	var secure *tlsError
 	switch {
+	case errors.As(err, &dns) && dns.IsTimeout: // the resolver's time-out is not the receiver's
+		return "name lookup failed: timeout"
 	case isTimeout(err):
 		return "timeout"
 	case errors.Is(err, address.ErrRefused):

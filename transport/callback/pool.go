@@ -25,6 +25,7 @@ type Pool struct {
 	policy  atomic.Pointer[address.Policy] // replaced whole
 	workers workers
 	starts  starts
+	lookups lookups
 
 	// base ends when calls in flight are given up, and with it parts: each dial and connection
 	// hangs on one of them, in turn. They have a lock each, for which thousands of calls at once
@@ -57,6 +58,7 @@ func New(config Config) *Pool {
 	config = config.withDefaults()
 	p := &Pool{
 		config:       config,
+		lookups:      make(lookups, lookupsAtOnce),
 		destinations: make(map[address.Key]*destination),
 		drained:      make(chan struct{}),
 		breakerNews:  make(chan breakerChange, maxBreakerNews),
