@@ -346,19 +346,7 @@ func joinNotice(addr string, err error) notice {
 
 // missing are the configured addresses and those of dead members at which nobody is known to live.
 func (m *Members) missing(ctx context.Context) []string {
-	var want []string
-	for _, addr := range m.cfg.Join {
-		resolved, err := resolve(ctx, addr)
-		if err != nil {
-			if ctx.Err() == nil {
-				m.queueNotice(notice{slog.LevelWarn, "resolve " + addr, "gossip: cannot resolve the name of a node to join", []any{"addr", addr, "cause", err}})
-			}
-			continue
-		}
-		for _, a := range resolved {
-			want = append(want, a.String())
-		}
-	}
+	want := m.resolveJoin(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	there := map[string]bool{m.self.Gossip: true}
@@ -372,6 +360,31 @@ func (m *Members) missing(ctx context.Context) []string {
 	}
 	slices.Sort(want)
 	return slices.DeleteFunc(slices.Compact(want), func(addr string) bool { return there[addr] })
+}
+
+// resolveJoin resolves the configured names side by side: one that gets no answer keeps no other
+// waiting.
+func (m *Members) resolveJoin(ctx context.Context) (found []string) {
+	resolved := make([][]netip.AddrPort, len(m.cfg.Join))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, joinConcurrency)
+	for i, addr := range m.cfg.Join {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			var err error
+			if resolved[i], err = resolve(ctx, addr); err != nil && ctx.Err() == nil {
+				m.queueNotice(notice{slog.LevelWarn, "resolve " + addr, "gossip: cannot resolve the name of a node to join", []any{"addr", addr, "cause", err}})
+			}
+		})
+	}
+	wg.Wait()
+	for _, list := range resolved {
+		for _, a := range list {
+			found = append(found, a.String())
+		}
+	}
+	return found
 }
 
 func (m *Members) alone() bool {

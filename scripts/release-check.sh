@@ -92,6 +92,7 @@ has "$settings" '"User":"65532:65532"' "$image"
 has "$settings" '"Entrypoint":["/carillon"],"Cmd":["serve"]' "$image"
 has "$settings" '"CARILLON_DATA=/data"' "$image"
 [ "$(grep -c 'BEGIN CERTIFICATE' "$work/root/etc/ssl/certs/ca-certificates.crt")" -gt 100 ] || fail "$image: authorities are missing"
+[ -d "$work/root/tmp" ] || fail "$image: the demo and an import from stdin need /tmp"
 checked[$image]="a registry takes it and gives it out"
 if [ "$(id -u)" = 0 ]; then
 	chmod 755 "$work"

@@ -133,8 +133,8 @@ func (b *imageBuild) layer(architecture string, copied map[string]string) ([]byt
 			file = "LICENSE"
 		case "/usr/share/doc/carillon/third-party-notices.txt":
 			file = filepath.Join(b.binaries, "third-party-notices.txt")
-		case "/data":
-			w.folder("data", copied[name])
+		case "/data", "/tmp":
+			w.folder(name[1:], copied[name])
 		default:
 			return nil, fmt.Errorf("%s: what to copy to %s is not known", b.dockerfile, name)
 		}

@@ -82,7 +82,7 @@ func (i *importCmd) open(stdin io.Reader) (*os.File, error) {
 	}
 	f, err := os.CreateTemp("", "carillon-import-*")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("keep what comes on stdin: %w; set TMPDIR to a folder with room for it", err)
 	}
 	if err = os.Remove(f.Name()); err == nil {
 		_, err = io.Copy(f, stdin)

@@ -67,7 +67,7 @@ func Run(ctx context.Context, config Config) (Result, error) {
 	}
 	dir, err := os.MkdirTemp("", "carillon-demo-")
 	if err != nil {
-		return Result{}, fmt.Errorf("demo: make a directory: %w", err)
+		return Result{}, fmt.Errorf("demo: make a directory: %w; TMPDIR says where", err)
 	}
 	// Files that cannot be removed stay in the system's temporary directory.
 	defer func() { _ = os.RemoveAll(dir) }()
