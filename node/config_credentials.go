@@ -76,9 +76,6 @@ func (c Config) hosts() []string {
 	if loopback(bound) {
 		return hosts
 	}
-	if a, err := netip.ParseAddr(bound); bound == "" || err == nil && a.IsUnspecified() {
-		hosts = append(hosts, "0.0.0.0", "[::]") // a program on this machine may take it for an address
-	}
 	for _, own := range []string{bound, c.Advertise, c.Name} {
 		a, err := netip.ParseAddr(own)
 		if err == nil && a.Is6() {

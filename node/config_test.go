@@ -125,8 +125,8 @@ func TestNamesOfTheAPI(t *testing.T) {
 	f(Config{HTTP: "127.0.0.1:7700", Name: "box"})
 	f(Config{HTTP: "localhost:7700", Name: "box", Advertise: "box.example"})
 	f(Config{HTTP: "[::1]:7700", Name: "box", HTTPHosts: []string{"timers.example"}}, "timers.example")
-	f(Config{HTTP: "0.0.0.0:7700", Name: "n1", Advertise: "10.0.0.1"}, "0.0.0.0", "[::]", "10.0.0.1", "n1")
-	f(Config{HTTP: ":7700", Name: "n1", Advertise: "2001:db8::1", HTTPHosts: []string{"timers"}}, "timers", "0.0.0.0", "[::]", "[2001:db8::1]", "n1")
+	f(Config{HTTP: "0.0.0.0:7700", Name: "n1", Advertise: "10.0.0.1"}, "10.0.0.1", "n1")
+	f(Config{HTTP: ":7700", Name: "n1", Advertise: "2001:db8::1", HTTPHosts: []string{"timers"}}, "timers", "[2001:db8::1]", "n1")
 	f(Config{HTTP: "n1.internal:7700", Name: "n1"}, "n1.internal", "n1")
 	c := Config{HTTPHosts: []string{"fine", "not fine", "a@b"}}.withDefaults()
 	if err := c.validate(); err == nil || strings.Count(err.Error(), "http-host: ") != 2 {

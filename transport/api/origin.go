@@ -48,6 +48,9 @@ func (rq *request) mayBeFor(c *framedConn, host []byte) *web.Problem {
 		return web.Bad(web.BadRequest, "Host: is not a name or an address, perhaps with a port")
 	}
 	if !rq.s.ownHost(c, name, address) {
+		if address.IsValid() && address.IsUnspecified() {
+			return web.Fail(421, "misdirected", fmt.Sprintf("Host: %s stands for every address of a machine, and pages of strangers use it; ask for localhost", host))
+		}
 		return web.Fail(421, "misdirected", fmt.Sprintf("Host: %s is not a name of this node; --http-host gives it more names", host))
 	}
 	c.knownHost = string(host)
