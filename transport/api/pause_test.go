@@ -17,6 +17,7 @@ func TestPauseOfATimer(t *testing.T) {
 	}
 	h.do("GET", timersPath+"/a", "").want(200).has("paused", "true", "waits_for", `"paused"`)
 	h.do("GET", timersPath, "").want(200).has("timers.0.waits_for", `"paused"`, "timers.0.paused", "true")
+	h.do("PATCH", timersPath+"/a?dry_run=true", `{"delay":"0s"}`).want(200).has("paused", "true", "waits_for", `"paused"`)
 	h.do("PATCH", timersPath+"/a", `{"delay":"0s"}`).want(200).has("paused", "true", "waits_for", `"paused"`)
 	if h.engine.calls["Progress"] != asked {
 		t.Error("the shard's leader was asked why it waits")

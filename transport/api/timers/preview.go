@@ -31,7 +31,8 @@ func answerPreview(rq *web.Request, in *timerRequest, topic *timer.Topic, res *t
 	w := NewWriter(topic)
 	w.preview, w.merged, w.lateMs = true, res.Code == timer.Merged, in.lateMs(res, rq.NowMs())
 	w.unnamed = in.unnamed && !topic.Policy.ByContent
-	return rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, timer.NoWait, ShownTimes))
+	held := heldWait(res.Timer)
+	return rq.JSON(200, appendWait(appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, held.For, ShownTimes), held))
 }
 
 func appendNext(rq *web.Request, b []byte, t *timer.Timer, waits timer.WaitCause, n int) []byte {
