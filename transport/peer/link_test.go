@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -302,7 +303,7 @@ func TestRefusalThatPassesIsNoWarning(t *testing.T) {
 func TestNameThatLeadsNowhere(t *testing.T) {
 	for what, fails := range map[string]error{"unresolved": &net.DNSError{Err: "no such host", IsNotFound: true}, "unanswered": syscall.ETIMEDOUT, "fine": nil} {
 		synctest.Test(t, func(t *testing.T) {
-			m, heard := newMemory(), 0
+			m, heard := newMemory(), atomic.Int64{}
 			a, b := memoryPair(t, m, func(c *Config) {
 				c.Address = func(node uint64) string { return []string{"", "a.example", "b.example"}[node] }
 				c.HeardAt = func(node uint64) string { return []string{"", "a", "b"}[node] }
@@ -312,7 +313,7 @@ func TestNameThatLeadsNowhere(t *testing.T) {
 						return nil, fails
 					}
 					if !named {
-						heard++
+						heard.Add(1)
 					}
 					return m.dial(ctx, name)
 				}
@@ -323,8 +324,8 @@ func TestNameThatLeadsNowhere(t *testing.T) {
 					t.Fatalf("%s: nothing arrives", what)
 				}
 			}
-			if (heard > 0) != (fails != nil) {
-				t.Errorf("%s: %d times where it was heard", what, heard)
+			if n := heard.Load(); (n > 0) != (fails != nil) {
+				t.Errorf("%s: %d times where it was heard", what, n)
 			}
 			a.stop()
 			b.stop()
