@@ -3,6 +3,7 @@ package member
 import (
 	"fmt"
 	"net"
+	"net/netip"
 
 	"carillon/ring"
 	"carillon/transport/peer"
@@ -99,16 +100,20 @@ func (s *Self) NameOf(node uint64) string {
 // AddressOf is where a node listens for its peers.
 func (s *Self) AddressOf(node uint64) string { return s.whereIs(node).Peer }
 
-// HeardAt is where a node listens for its peers if it does so where gossip reaches it: an IP,
-// which needs no name to be resolved. It is empty if there is no such address.
-func (s *Self) HeardAt(node uint64) string {
-	n := s.whereIs(node)
-	host, _, err := net.SplitHostPort(n.Gossip)
-	_, port, noPeer := net.SplitHostPort(n.Peer)
-	if err != nil || noPeer != nil {
+// HeardAt is where a node listens whose address is a name, if it does so where gossip reaches it. It
+// is empty if there is no such address.
+func (s *Self) HeardAt(node uint64) string { return heardAt(s.whereIs(node)) }
+
+func heardAt(n ring.Node) string {
+	name, port, err := net.SplitHostPort(n.Peer)
+	if _, notIP := netip.ParseAddr(name); err != nil || notIP == nil {
 		return ""
 	}
-	return net.JoinHostPort(host, port)
+	at, err := netip.ParseAddrPort(n.Gossip)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(at.Addr().String(), port)
 }
 
 // whereIs has a node's addresses. Gossip learns of a change first; the cluster's record is there

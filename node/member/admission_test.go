@@ -142,3 +142,16 @@ func TestCallsOfStrangers(t *testing.T) {
 		}
 	}
 }
+
+// TestWhereANodeIsHeard: only a node whose address is a name is looked for where gossip reaches it.
+// One that has given an IP listens there alone.
+func TestWhereANodeIsHeard(t *testing.T) {
+	for _, tt := range [][3]string{
+		{"n1.example:7701", "10.0.0.1:7702", "10.0.0.1:7701"}, {"n1:7701", "[fd00::1]:7702", "[fd00::1]:7701"},
+		{"10.0.0.1:7701", "10.1.0.1:7702", ""}, {"[fd00::1]:7701", "10.1.0.1:7702", ""}, {"n1:7701", "", ""}, {"", "10.0.0.1:7702", ""},
+	} {
+		if got := heardAt(ring.Node{Peer: tt[0], Gossip: tt[1]}); got != tt[2] {
+			t.Errorf("%q, gossip at %q: %q, want %q", tt[0], tt[1], got, tt[2])
+		}
+	}
+}
